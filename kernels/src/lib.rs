@@ -1,6 +1,8 @@
 //! What the CPU and the GPU share, compiled for both from one source.
 //!
 //! - [`float`]: the two operations `core` lacks, fused multiply-add and square root;
+//! - [`special`]: `exp` and the tail integrals of the normal distribution;
+//! - [`truncated_normal`]: mean and variance of a normal variable known to lie in a cell, EP's only special function;
 //! - [`philox`]: the counter-based random numbers behind noise, start values, matrices and measurements.
 //!
 //! All of it is made of IEEE additions, multiplications, divisions, square roots and *explicit* fused multiply-adds,
@@ -18,3 +20,5 @@ extern crate std;
 mod coefficients;
 pub mod float;
 pub mod philox;
+pub mod special;
+pub mod truncated_normal;
