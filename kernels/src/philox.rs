@@ -76,33 +76,49 @@ impl Stream {
     /// Elements `first`, `first + 1`, … of this stream as standard normal values; any sub-range gives the same values.
     #[inline(always)]
     pub fn fill_normals(&self, first: usize, out: &mut [f32]) {
-        self.fill(first, out, normals);
+        self.fill(first, out, Law::Normal);
     }
 
     /// Elements `first`, `first + 1`, … of this stream, uniform on [0, 1); any sub-range gives the same values.
     #[inline(always)]
     pub fn fill_uniforms(&self, first: usize, out: &mut [f32]) {
-        self.fill(first, out, |words| words.map(uniform));
+        self.fill(first, out, Law::Uniform);
     }
 
     /// Element e is value e % 4 of block e / 4.
     #[inline(always)]
-    fn fill(&self, first: usize, out: &mut [f32], values: impl Fn([u32; 4]) -> [f32; 4]) {
+    fn fill(&self, first: usize, out: &mut [f32], law: Law) {
         let skipped = first % 4;
         let (head, body) = out.split_at_mut(out.len().min((4 - skipped) % 4));
         if !head.is_empty() {
-            head.copy_from_slice(
-                &values(self.words((first / 4) as u32))[skipped..skipped + head.len()],
-            );
+            let values = law.values(self.words((first / 4) as u32));
+            head.copy_from_slice(&values[skipped..skipped + head.len()]);
         }
         let mut block = first.div_ceil(4) as u32;
         let (whole, rest) = body.as_chunks_mut::<4>();
         for chunk in whole {
-            *chunk = values(self.words(block));
+            *chunk = law.values(self.words(block));
             block += 1;
         }
         if !rest.is_empty() {
-            rest.copy_from_slice(&values(self.words(block))[..rest.len()]);
+            rest.copy_from_slice(&law.values(self.words(block))[..rest.len()]);
+        }
+    }
+}
+
+/// What a word becomes. An enum, not a closure: a closure would be compiled apart, without the caller's fma.
+#[derive(Clone, Copy)]
+enum Law {
+    Normal,
+    Uniform,
+}
+
+impl Law {
+    #[inline(always)]
+    fn values(self, words: [u32; 4]) -> [f32; 4] {
+        match self {
+            Law::Normal => normals(words),
+            Law::Uniform => words.map(uniform),
         }
     }
 }
