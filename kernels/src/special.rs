@@ -71,8 +71,10 @@ impl TailIntegrals {
             x * inverse_scale
         };
 
-        let t2 = horner!(t; MILLS; 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7,
-                                   6, 5, 4, 3, 2, 1, 0);
+        // Even and odd powers apart: two chains of half the latency.
+        let even = horner!(t * t; MILLS; 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+        let odd = horner!(t * t; MILLS; 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+        let t2 = t.fma(odd, even);
         let square = inverse_scale * inverse_scale;
         let t1 = (-ratio * square).fma(t2, 1.0) / ratio.fma(ratio, square);
         let t0 = ratio.fma(t1, square * t2);

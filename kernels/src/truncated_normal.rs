@@ -68,38 +68,44 @@ pub fn mean(lower: f64, upper: f64) -> f64 {
     moments(lower, upper).mean
 }
 
-/// Pairs of Taylor coefficients summed in a narrow cell. `Σ hₙsⁿ = exp(−δc·s − (δs)²/2)` with `δc ≤ 2`, `δ ≤ ½`: the
-/// terms fall below 1e-17 of the sum at n = 26.
-const PAIRS: usize = 13;
+/// Taylor coefficients summed in a narrow cell. `Σ hₙsⁿ = exp(−δc·s − (δs)²/2)` with `δc ≤ 2`, `δ ≤ ½`: what follows
+/// is below 1e-17 of the sum.
+const TERMS: usize = 28;
 
-/// `1/n`: multiplications instead of divisions; the rounding of a constant costs half a unit in the last place.
-const INVERSE: [f64; 2 * PAIRS + 4] = {
-    let mut table = [0.0; 2 * PAIRS + 4];
-    let mut n = 1;
-    while n < table.len() {
-        table[n] = 1.0 / n as f64;
+/// `1/(n!·(n + m))`: what `n!·hₙ` weighs in the integral of `s^(m−1)·Σ hₙsⁿ`.
+const fn weights(m: usize) -> [f64; TERMS] {
+    let mut table = [0.0; TERMS];
+    let mut factorial = 1.0;
+    let mut n = 0;
+    while n < TERMS {
+        table[n] = 1.0 / (factorial * (n + m) as f64);
         n += 1;
+        factorial *= n as f64;
     }
     table
-};
+}
 
 #[inline(always)]
 fn narrow(centre: f64, width: f64) -> Moments {
+    const W0: [f64; TERMS] = weights(1);
+    const W1: [f64; TERMS] = weights(2);
+    const W2: [f64; TERMS] = weights(3);
     let delta = 0.5 * width;
     let slope = -(delta * centre);
     let curvature = -(delta * delta);
+    // Carried as n!·hₙ: then each step of the recurrence, gₙ₊₁ = slope·gₙ + n·curvature·gₙ₋₁, waits for one fma only.
     let (mut even, mut odd) = (1.0, slope);
-    let (mut s0, mut s1, mut s2) = (1.0, slope * INVERSE[3], INVERSE[3]);
-    macro_rules! add_pair {
+    let (mut s0, mut s1, mut s2) = (W0[0], slope * W1[1], W2[0]);
+    macro_rules! add_pairs {
         ($($n:literal)*) => { $(
-            even = slope.fma(odd, curvature * even) * INVERSE[$n];
-            odd = slope.fma(even, curvature * odd) * INVERSE[$n + 1];
-            s0 = even.fma(INVERSE[$n + 1], s0);
-            s1 = odd.fma(INVERSE[$n + 3], s1);
-            s2 = even.fma(INVERSE[$n + 3], s2);
+            even = slope.fma(odd, (($n - 1) as f64 * curvature) * even);
+            odd = slope.fma(even, ($n as f64 * curvature) * odd);
+            s0 = even.fma(W0[$n], s0);
+            s1 = odd.fma(W1[$n + 1], s1);
+            s2 = even.fma(W2[$n], s2);
         )* };
     }
-    add_pair!(2 4 6 8 10 12 14 16 18 20 22 24 26);
+    add_pairs!(2 4 6 8 10 12 14 16 18 20 22 24 26);
     let first = s1 / s0;
     Moments {
         mean: delta.fma(first, centre),
