@@ -1,8 +1,13 @@
 //! Reading the files people bring, and writing files that appear whole or not at all.
 
 pub mod atomic;
+pub mod idx;
+pub mod images;
+mod layout;
 pub mod npy;
 mod npy_header;
+pub mod npz;
+mod pictures;
 
 use std::fs::File;
 use std::io::BufReader;
@@ -11,7 +16,13 @@ use std::path::Path;
 use crate::{Error, Result};
 
 pub use atomic::write_atomically;
+pub use images::{LoadOptions, Values, load_images};
 pub use npy::{NpyArray, NpyData};
+
+/// Deflate cannot expand its input by more than this, so a greater claim is a lie.
+const MAX_INFLATION: u64 = 1032;
+/// The most a compressed file may unpack to, against archives made to fill the memory.
+const MAX_INFLATED: u64 = 4 << 30;
 
 /// Opens a regular file and tells its length, against which every reader checks what a header claims.
 fn open(path: &Path) -> Result<(BufReader<File>, u64)> {
