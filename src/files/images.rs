@@ -1,0 +1,223 @@
+//! Loading images from whatever people have: pictures, folders of them, idx, npy and npz files.
+
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+
+use super::layout::Layout;
+use super::npy::{self, NpyArray, NpyData};
+use super::npz::{self, Npz};
+use super::{idx, open, pictures};
+use crate::{Error, ImageShape, Images, Result};
+
+/// Which images to load, and what they must be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadOptions {
+    /// Index of the first image taken.
+    pub first: usize,
+    /// How many are taken; all that follow `first` if absent.
+    pub count: Option<usize>,
+    /// The shape the images must have. It also decides between the readings of an ambiguous array.
+    pub shape: Option<ImageShape>,
+    pub values: Values,
+}
+
+/// Which floating-point values an image may hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Values {
+    /// [0, 1], for images that are measured or serve as truth.
+    #[default]
+    Unit,
+    /// As a sampler leaves them: a little outside [0, 1] in places, and non-finite where it diverged.
+    Estimate,
+}
+
+/// Rounding of other programs may leave values this far outside [0, 1]; they are clamped.
+const SLACK: f32 = 1e-6;
+
+/// Loads grey or RGB images as `[B, C, H, W]` in [0, 1].
+///
+/// `path` is a folder of PNG and JPEG files (in the order of their names), one such file, an idx file,
+/// plain or gzipped, an `.npy` array or an `.npz` archive (its first array that looks like images, or
+/// the one named by `file.npz:name`). Arrays are [B,H,W], [B,C,H,W] or [B,H,W,C]. Bytes are divided
+/// by 255; floats must lie in [0, 1] already.
+pub fn load_images(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Images> {
+    let (path, array_name) = npz::split_name(path.as_ref());
+    if path.is_dir() {
+        return load_pictures(&path, &pictures::in_folder(&path)?, options);
+    }
+    match (Kind::of(&path)?, array_name) {
+        (Kind::Npz, name) => load_npz(&path, name.as_deref(), options),
+        (Kind::Npy, None) => from_array(&path, &npy::read(&path)?, options),
+        (Kind::Idx, None) => {
+            let idx::IdxArray { shape, data } = idx::read(&path)?;
+            let data = NpyData::U8(data);
+            from_array(&path, &NpyArray { shape, data }, options)
+        }
+        (Kind::Picture, None) => load_pictures(&path, std::slice::from_ref(&path), options),
+        (_, Some(name)) => {
+            let reason = format!("is no .npz archive, so it has no array {name:?}");
+            Err(Error::bad_file(&path, reason))
+        }
+    }
+}
+
+/// What a file is, told from its first bytes: names lie.
+enum Kind {
+    Picture,
+    Idx,
+    Npy,
+    Npz,
+}
+
+impl Kind {
+    fn of(path: &Path) -> Result<Self> {
+        let (file, _) = open(path)?;
+        let mut start = Vec::new();
+        file.take(8)
+            .read_to_end(&mut start)
+            .map_err(|e| Error::io(path, "read", e))?;
+        match start.as_slice() {
+            [0x89, b'P', b'N', b'G', ..] | [0xff, 0xd8, 0xff, ..] => Ok(Self::Picture),
+            [0, 0, 0x08..=0x0e, ..] | [0x1f, 0x8b, ..] => Ok(Self::Idx),
+            [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Ok(Self::Npy),
+            [b'P', b'K', 3, 4, ..] => Ok(Self::Npz),
+            [] => Err(Error::bad_file(path, "is empty")),
+            _ => Err(Error::bad_file(
+                path,
+                "holds no images: give a PNG, JPEG, idx, npy or npz file, or a folder of pictures",
+            )),
+        }
+    }
+}
+
+fn load_pictures<P: AsRef<Path>>(
+    source: &Path,
+    paths: &[P],
+    options: &LoadOptions,
+) -> Result<Images> {
+    let chosen = &paths[range(source, paths.len(), options)?];
+    let mut planes = Vec::new();
+    let mut shape = options.shape;
+    for path in chosen {
+        let path = path.as_ref();
+        let found = pictures::append(path, &mut planes)?;
+        let expected = *shape.get_or_insert(found);
+        if found != expected {
+            let whose = match options.shape {
+                Some(_) => "what is asked for",
+                None => "the first picture's",
+            };
+            let reason =
+                format!("has shape {found} (C,H,W), not {whose} {expected}: resize or convert it");
+            return Err(Error::bad_file(path, reason));
+        }
+    }
+    match shape {
+        Some(shape) => Ok(Images::new(shape, planes)),
+        None => Err(no_images(source)),
+    }
+}
+
+fn load_npz(path: &Path, name: Option<&str>, options: &LoadOptions) -> Result<Images> {
+    let mut archive = Npz::open(path)?;
+    let name = match name {
+        Some(name) => name.to_owned(),
+        None => archive
+            .entries()?
+            .into_iter()
+            .find(|entry| entry.kind != 'i' && Layout::of(&entry.shape, options.shape).is_ok())
+            .map(|entry| entry.name)
+            .ok_or_else(|| {
+                let of_shape = options
+                    .shape
+                    .map_or(String::new(), |shape| format!(" of shape {shape}"));
+                let reason = format!("has no array of images{of_shape}: name one as file.npz:name");
+                Error::bad_file(path, reason)
+            })?,
+    };
+    from_array(path, &archive.read(&name)?, options)
+}
+
+fn from_array(path: &Path, array: &NpyArray, options: &LoadOptions) -> Result<Images> {
+    let layout = Layout::of(&array.shape, options.shape).map_err(|e| Error::bad_file(path, e))?;
+    let range = range(path, layout.count, options)?;
+    let mut planes = Vec::with_capacity(range.len() * layout.shape.len());
+    for index in range {
+        match &array.data {
+            NpyData::Bool(values) => {
+                layout.append(index, values, |v| f32::from(u8::from(v)), &mut planes);
+            }
+            NpyData::U8(values) => {
+                layout.append(index, values, |v| f32::from(v) / 255.0, &mut planes);
+            }
+            NpyData::F32(values) => layout.append(index, values, |v| v, &mut planes),
+            NpyData::F64(values) => layout.append(index, values, |v| v as f32, &mut planes),
+            NpyData::I64(_) => {
+                let reason =
+                    "holds wide integers: save images as uint8 (0 to 255) or as floats in [0, 1]";
+                return Err(Error::bad_file(path, reason));
+            }
+        }
+    }
+    if matches!(array.data, NpyData::F32(_) | NpyData::F64(_)) {
+        check_values(&mut planes, options.values).map_err(|e| Error::bad_file(path, e))?;
+    }
+    Ok(Images::new(layout.shape, planes))
+}
+
+/// Refuses the ranges other programs use, because a wrong one looks almost right until the results are bad.
+fn check_values(values: &mut [f32], allowed: Values) -> Result<(), String> {
+    let (mut least, mut greatest) = (f32::INFINITY, f32::NEG_INFINITY);
+    let (mut finite, mut far_outside) = (true, 0);
+    for &value in values.iter() {
+        finite &= value.is_finite();
+        least = least.min(value);
+        greatest = greatest.max(value);
+        far_outside += usize::from(value.is_finite() && !(-0.5..=1.5).contains(&value));
+    }
+    let in_range = match allowed {
+        Values::Unit if !finite => return Err("holds NaN or infinite values".into()),
+        Values::Unit => least >= -SLACK && greatest <= 1.0 + SLACK,
+        // A sampler overshoots in a few pixels; images in [−1, 1] or 0..255 lie outside in many.
+        Values::Estimate => far_outside * 20 <= values.len(),
+    };
+    if in_range {
+        if allowed == Values::Unit {
+            values
+                .iter_mut()
+                .for_each(|value| *value = value.clamp(0.0, 1.0));
+        }
+        return Ok(());
+    }
+    let advice = if least >= -1.0 - SLACK && greatest <= 1.0 + SLACK {
+        "they look like [-1, 1]: save (x + 1) / 2"
+    } else if least >= 0.0 && greatest <= 255.0 {
+        "they look like 0 to 255: divide by 255 or save as uint8"
+    } else {
+        "rescale or clip them"
+    };
+    Err(format!(
+        "holds values from {least} to {greatest}, but images must lie in [0, 1]; {advice}"
+    ))
+}
+
+/// The chosen images among `available`.
+fn range(path: &Path, available: usize, options: &LoadOptions) -> Result<Range<usize>> {
+    if available == 0 {
+        return Err(no_images(path));
+    }
+    let first = options.first;
+    let count = options.count.unwrap_or(available.saturating_sub(first));
+    match first.checked_add(count) {
+        Some(end) if end <= available && count > 0 => Ok(first..end),
+        _ => Err(Error::usage(format!(
+            "{}: holds {available} images, so {count} from index {first} on cannot be taken",
+            path.display(),
+        ))),
+    }
+}
+
+fn no_images(path: &Path) -> Error {
+    Error::bad_file(path, "holds no images")
+}

@@ -1,0 +1,46 @@
+//! Reading the files people bring, and writing files that appear whole or not at all.
+
+pub mod atomic;
+pub mod idx;
+pub mod images;
+mod layout;
+pub mod npy;
+mod npy_header;
+pub mod npz;
+mod pictures;
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use crate::{Error, Result};
+
+pub use atomic::write_atomically;
+pub use images::{LoadOptions, Values, load_images};
+pub use npy::{NpyArray, NpyData};
+
+/// Deflate cannot expand its input by more than this, so a greater claim is a lie.
+const MAX_INFLATION: u64 = 1032;
+/// The most a compressed file may unpack to, against archives made to fill the memory.
+const MAX_INFLATED: u64 = 4 << 30;
+
+/// The bytes of a file, mapped into memory.
+///
+/// # Errors
+/// If there is no such file, or it is empty or not a regular one.
+pub fn map(path: &Path) -> Result<memmap2::Mmap> {
+    let (reader, _) = open(path)?;
+    // SAFETY: the mapping is read-only. Another process that truncates the file meanwhile can end ours, as it can for
+    // every program that maps its inputs; no file is mapped for longer than it takes to read it.
+    unsafe { memmap2::Mmap::map(reader.get_ref()) }.map_err(|e| Error::io(path, "read", e))
+}
+
+/// Opens a regular file and tells its length, against which every reader checks what a header claims.
+fn open(path: &Path) -> Result<(BufReader<File>, u64)> {
+    let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
+    let metadata = file.metadata().map_err(|e| Error::io(path, "read", e))?;
+    if !metadata.is_file() {
+        return Err(Error::bad_file(path, "is not a regular file"));
+    }
+    Ok((BufReader::new(file), metadata.len()))
+}
