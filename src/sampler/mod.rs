@@ -8,7 +8,7 @@ pub use checkpoint::Checkpoint;
 pub use plan::SamplerPlan;
 pub use settings::{GammaRule, PRESETS, Preset, Settings};
 
-use crate::engine::{Constants, Engine, Session, State, Step};
+use crate::engine::{Constants, Engine, State, Step};
 use crate::plan::Program;
 use crate::prior::{Prior, Schedule};
 use crate::problem::Problem;
