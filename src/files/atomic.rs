@@ -1,0 +1,217 @@
+//! Files that appear whole or not at all: write beside the target, make it durable, rename.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{Error, Result};
+
+/// Writes the file `path` by calling `write` on a hidden temporary beside it, which then takes its place.
+///
+/// On any error, whether the closure's or the disk's, the temporary is removed and an older file at
+/// `path` stays as it was. A symbolic link is followed, so the file behind it is replaced. A device or a
+/// pipe (`/dev/stdout`) must not be replaced by a file: it is written to directly.
+pub fn write_atomically(
+    path: impl AsRef<Path>,
+    write: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
+    let path = path.as_ref();
+    let target = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => {
+            let folder = std::io::Error::from(std::io::ErrorKind::IsADirectory);
+            return Err(Error::io(path, "write", folder));
+        }
+        Ok(metadata) if !metadata.is_file() => return write_directly(path, write),
+        Ok(_) => fs::canonicalize(path).map_err(|e| Error::io(path, "write", e))?,
+        Err(_) => path.to_path_buf(),
+    };
+    let temporary = Temporary::beside(&target);
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&temporary.0)
+        .map_err(|e| Error::io(path, "write", e))?;
+    let mut buffered = BufWriter::new(file);
+    write(&mut buffered)?;
+    finish(buffered)
+        .and_then(|()| fs::rename(&temporary.0, &target))
+        .map_err(|e| Error::io(path, "write", e))?;
+    sync_folder(&target);
+    Ok(())
+}
+
+/// Flushes to the disk: a full disk may report itself only here, so this must come before the rename.
+fn finish(mut buffered: BufWriter<File>) -> std::io::Result<()> {
+    buffered.flush()?;
+    buffered.get_ref().sync_all()
+}
+
+fn write_directly(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let file = OpenOptions::new()
+        .write(true)
+        .open(path)
+        .map_err(|e| Error::io(path, "write", e))?;
+    let mut buffered = BufWriter::new(file);
+    write(&mut buffered)?;
+    buffered.flush().map_err(|e| Error::io(path, "write", e))
+}
+
+/// Makes the rename itself survive a power cut. The file is complete already, and some file systems
+/// cannot sync a folder, so a failure here is no failure of the write.
+fn sync_folder(target: &Path) {
+    if let Some(folder) = target.parent()
+        && let Ok(folder) = File::open(folder)
+    {
+        let _ = folder.sync_all();
+    }
+}
+
+/// A temporary file that is removed when dropped; after the rename there is nothing left to remove.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    /// The process id and a counter keep two writers of one target apart.
+    fn beside(target: &Path) -> Self {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let mut name = OsString::from(".");
+        name.push(target.file_name().unwrap_or_default());
+        name.push(format!(
+            ".{}-{}.tmp",
+            std::process::id(),
+            COUNTER.fetch_add(1, Ordering::Relaxed)
+        ));
+        Self(target.with_file_name(name))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names_in(folder: &Path) -> Vec<OsString> {
+        let mut names: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn full_disk(path: &Path) -> Error {
+        Error::io(path, "write", std::io::ErrorKind::StorageFull.into())
+    }
+
+    #[test]
+    fn a_written_file_holds_the_bytes_and_nothing_stands_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        for text in ["first, which is longer", "second"] {
+            write_atomically(&path, |w| {
+                w.write_all(text.as_bytes()).unwrap();
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(names_in(folder.path()), ["a.txt"]);
+    }
+
+    #[test]
+    fn a_full_disk_keeps_the_old_file_and_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        fs::write(&path, "old").unwrap();
+        let error = write_atomically(&path, |w| {
+            w.write_all(&[7; 100_000]).unwrap();
+            Err(full_disk(&path))
+        })
+        .unwrap_err();
+        assert_eq!(error.exit_code(), 1);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(names_in(folder.path()), ["a.txt"]);
+    }
+
+    #[test]
+    fn a_failed_first_write_leaves_an_empty_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        assert!(write_atomically(&path, |_| Err(full_disk(&path))).is_err());
+        assert!(names_in(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn the_file_does_not_exist_while_it_is_being_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        write_atomically(&path, |w| {
+            w.write_all(b"half").and_then(|()| w.flush()).unwrap();
+            assert!(!path.exists());
+            Ok(())
+        })
+        .unwrap();
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn an_unwritable_place_is_one_line_that_names_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let blocker = folder.path().join("file");
+        fs::write(&blocker, "x").unwrap();
+        for path in [
+            blocker.join("a.npy"),
+            folder.path().join("missing").join("a.npy"),
+            folder.path().to_path_buf(),
+        ] {
+            let error = write_atomically(&path, |_| Ok(())).unwrap_err();
+            let line = error.to_string();
+            assert!(line.contains(path.to_str().unwrap()), "{line}");
+            assert!(
+                line.contains("cannot write") && !line.contains('\n'),
+                "{line}"
+            );
+        }
+        assert_eq!(names_in(folder.path()), ["file"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_symbolic_link_stays_a_link_to_the_new_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("a"), folder.path().join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write_atomically(&link, |w| {
+            w.write_all(b"new").unwrap();
+            Ok(())
+        })
+        .unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_device_is_written_to_and_never_replaced() {
+        use std::os::unix::fs::FileTypeExt;
+        let error = write_atomically("/dev/full", |w| {
+            w.write_all(b"x").unwrap();
+            Ok(())
+        })
+        .unwrap_err();
+        assert!(error.to_string().contains("cannot write"), "{error}");
+        assert!(
+            fs::metadata("/dev/full")
+                .unwrap()
+                .file_type()
+                .is_char_device()
+        );
+    }
+}

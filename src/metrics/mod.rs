@@ -1,0 +1,72 @@
+//! How good a reconstruction is: against the truth where there is one, against the measurements always.
+
+mod ssim;
+mod summary;
+
+pub use ssim::ssim;
+pub use summary::Summary;
+
+/// Peak signal-to-noise ratio in dB of an image clamped to [0, 1], data range 1.
+///
+/// Infinite where the two are equal; NaN where the image is. Panics if the lengths differ.
+pub fn psnr(x: &[f32], truth: &[f32]) -> f64 {
+    assert_eq!(x.len(), truth.len(), "image and truth must have one shape");
+    let squares: f64 = x
+        .iter()
+        .zip(truth)
+        .map(|(&x, &truth)| (clamped(x) - clamped(truth)).powi(2))
+        .sum();
+    -10.0 * (squares / x.len() as f64).log10()
+}
+
+/// The share of measurements whose `A·x` lies in its cell [lower, upper).
+///
+/// A lost measurement, (−inf, inf), is consistent with every finite value. NaN without measurements.
+/// Panics if the lengths differ.
+pub fn consistency(a_x: &[f64], lower: &[f64], upper: &[f64]) -> f64 {
+    assert!(
+        a_x.len() == lower.len() && a_x.len() == upper.len(),
+        "each measurement has one cell"
+    );
+    let inside = a_x
+        .iter()
+        .zip(lower.iter().zip(upper))
+        .filter(|&(value, (lower, upper))| lower <= value && value < upper)
+        .count();
+    inside as f64 / a_x.len() as f64
+}
+
+fn clamped(value: f32) -> f64 {
+    f64::from(value.clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_square_error_of_one_hundredth_is_20_db() {
+        let (x, truth) = ([0.5f32; 12], [0.6f32; 12]);
+        assert!((psnr(&x, &truth) - 20.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn equal_images_have_infinite_psnr_and_overshoot_beyond_the_range_costs_nothing() {
+        assert_eq!(psnr(&[0.0, 1.0], &[0.0, 1.0]), f64::INFINITY);
+        assert_eq!(psnr(&[-0.3, 1.2], &[0.0, 1.0]), f64::INFINITY);
+    }
+
+    #[test]
+    fn an_image_with_a_nan_has_no_psnr() {
+        assert!(psnr(&[f32::NAN, 0.5], &[0.0, 1.0]).is_nan());
+    }
+
+    #[test]
+    fn consistency_counts_cells_that_hold_their_lower_end_but_not_their_upper() {
+        let (inf, nan) = (f64::INFINITY, f64::NAN);
+        let a_x = [0.0, 1.0, -5.0, 0.5, nan];
+        let lower = [0.0, 0.0, -inf, 1.0, -inf];
+        let upper = [1.0, 1.0, 0.0, inf, inf];
+        assert_eq!(consistency(&a_x, &lower, &upper), 2.0 / 5.0);
+    }
+}
