@@ -3,7 +3,7 @@
 use crate::coefficients::{EXP, MILLS, MILLS_CENTRE, MILLS_OFFSET};
 use crate::float::{Float, horner};
 
-/// `eˣ` within one unit in the last place; 0 below −745.2, infinite above 709.8, gradual underflow between.
+/// `eˣ`, the nearest f64 or its neighbour; 0 below −745.2, infinite above 709.8, gradual underflow between.
 #[inline(always)]
 pub fn exp(x: f64) -> f64 {
     // ln 2 in two parts; the first has 32 trailing zero bits, so that n·LN2_HIGH is exact for every n in range.
