@@ -58,7 +58,7 @@ impl TailIntegrals {
     ///
     /// Only `K` is approximated, by one polynomial in `t = (x − 5)/(x + 5)`. The others follow from the recurrences
     /// `R = K + x·G` and `G = 1 − x·R` without cancellation: together they give `G = (1 − x·K)/(1 + x²)`, and
-    /// `x·K` never exceeds 0.37. (The other direction, from `R` to `G` to `K`, loses everything at large `x`.)
+    /// `x·K` never exceeds 0.32. (The other direction, from `R` to `G` to `K`, loses everything at large `x`.)
     #[inline(always)]
     pub fn at(x: f64) -> Self {
         let scale = x + MILLS_OFFSET;
