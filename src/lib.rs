@@ -4,6 +4,7 @@ mod error;
 pub mod files;
 mod images;
 pub mod metrics;
+pub mod output;
 
 pub use error::{Error, Result};
 pub use images::{ImageShape, Images};
