@@ -1,10 +1,16 @@
 //! Posterior sampling of images from quantised measurements y = Q(Ax + n).
 
+pub mod engine;
 mod error;
 pub mod files;
 mod images;
+pub mod likelihood;
 pub mod metrics;
 pub mod output;
+pub mod plan;
+pub mod prior;
+pub mod problem;
+pub mod sampler;
 
 pub use error::{Error, Result};
 pub use images::{ImageShape, Images};

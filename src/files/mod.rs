@@ -24,6 +24,17 @@ const MAX_INFLATION: u64 = 1032;
 /// The most a compressed file may unpack to, against archives made to fill the memory.
 const MAX_INFLATED: u64 = 4 << 30;
 
+/// The bytes of a file, mapped into memory.
+///
+/// # Errors
+/// If there is no such file, or it is empty or not a regular one.
+pub fn map(path: &Path) -> Result<memmap2::Mmap> {
+    let (reader, _) = open(path)?;
+    // SAFETY: the mapping is read-only. Another process that truncates the file meanwhile can end ours, as it can for
+    // every program that maps its inputs; no file is mapped for longer than it takes to read it.
+    unsafe { memmap2::Mmap::map(reader.get_ref()) }.map_err(|e| Error::io(path, "read", e))
+}
+
 /// Opens a regular file and tells its length, against which every reader checks what a header claims.
 fn open(path: &Path) -> Result<(BufReader<File>, u64)> {
     let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;

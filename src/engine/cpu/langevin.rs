@@ -1,0 +1,108 @@
+//! The Langevin update and what belongs to it. A task is one state; its noise depends on nothing but its key.
+
+use qcs_kernels::philox::{Domain, Stream};
+
+use super::simd::{F32x8, F64x4, Isa, dispatch};
+use super::threads::Threads;
+use crate::engine::{State, Step};
+use crate::sampler::GammaRule;
+
+/// x ~ U(0, 1), and nothing is frozen.
+pub fn start_state(threads: &mut Threads, seed: u64, states: &[State], x: &mut [f32], frozen: &mut [u32]) {
+    let n = x.len() / states.len();
+    frozen.fill(0);
+    threads.for_each(x, n, &|i, x| {
+        stream(seed, Domain::Start, states[i], 0).fill_uniforms(0, x);
+    });
+}
+
+fn stream(seed: u64, domain: Domain, state: State, step: u32) -> Stream {
+    Stream {
+        seed,
+        domain,
+        image: state.image as u32,
+        chain: state.chain as u32,
+        step,
+    }
+}
+
+#[inline(always)]
+fn fill_normals<F: F32x8, D: F64x4>(stream: Stream, values: &mut [f32]) {
+    stream.fill_normals(0, values);
+}
+
+/// gamma per state; 0 where the likelihood score is 0, so that nothing is divided by it.
+pub fn gamma(threads: &mut Threads, rule: GammaRule, prior: &[f32], likelihood: &[f32], gamma: &mut [f64]) {
+    let n = prior.len() / gamma.len();
+    threads.for_each(gamma, 1, &|i, gamma| {
+        let at = i * n..(i + 1) * n;
+        let norm = norm(&likelihood[at.clone()]);
+        gamma[0] = match rule {
+            _ if norm == 0.0 => 0.0,
+            GammaRule::Adaptive { xi } => xi * self::norm(&prior[at]) / norm,
+            GammaRule::Constant { gamma } => gamma,
+        };
+    });
+}
+
+fn norm(values: &[f32]) -> f64 {
+    values.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>().sqrt()
+}
+
+/// The operands of one update.
+pub struct Update<'a> {
+    pub seed: u64,
+    pub states: &'a [State],
+    pub step: Step,
+    pub prior: &'a [f32],
+    /// The likelihood score and gamma
+    pub likelihood: Option<(&'a [f32], &'a [f64])>,
+}
+
+impl Update<'_> {
+    /// x += alpha·(prior + gamma·likelihood) + sqrt(2·alpha)·noise.
+    ///
+    /// A state that would become non-finite keeps its last value, and `frozen` its step number plus one.
+    pub fn apply(&self, threads: &mut Threads, isa: Isa, scratch: &mut [f32], x: &mut [f32], frozen: &mut [u32]) {
+        let n = x.len() / self.states.len();
+        let (alpha, noise) = (self.step.alpha as f32, (2.0 * self.step.alpha).sqrt() as f32);
+        let frozen = super::memory::Parts::new(frozen);
+        threads.for_each2((x, n), (scratch, n), &|i, x, next| {
+            // SAFETY: each task touches the flag of its own state.
+            let frozen = unsafe { frozen.part(i..i + 1) };
+            if frozen[0] != 0 {
+                return;
+            }
+            let noise_of = stream(self.seed, Domain::Noise, self.states[i], self.step.index);
+            let values = &mut *next;
+            dispatch!(isa, fill_normals(noise_of: Stream, values: &mut [f32]));
+            let prior = &self.prior[i * n..(i + 1) * n];
+            let likelihood = self.likelihood.map(|(score, gamma)| (&score[i * n..(i + 1) * n], gamma[i] as f32));
+            let mut finite = true;
+            for (e, next) in next.iter_mut().enumerate() {
+                let score = prior[e] + likelihood.map_or(0.0, |(score, gamma)| gamma * score[e]);
+                *next = x[e] + alpha * score + noise * *next;
+                finite &= next.is_finite();
+            }
+            if finite {
+                x.copy_from_slice(next);
+            } else {
+                frozen[0] = self.step.index + 1;
+            }
+        });
+    }
+}
+
+/// x += beta²·prior, except for frozen states and where that is not finite.
+pub fn denoise(threads: &mut Threads, beta: f64, prior: &[f32], frozen: &[u32], x: &mut [f32]) {
+    let n = x.len() / frozen.len();
+    let beta2 = (beta * beta) as f32;
+    threads.for_each(x, n, &|i, x| {
+        let prior = &prior[i * n..(i + 1) * n];
+        if frozen[i] == 0 && prior.iter().all(|s| s.is_finite()) {
+            for (x, s) in x.iter_mut().zip(prior) {
+                *x += beta2 * s;
+            }
+        }
+    });
+}

@@ -1,0 +1,101 @@
+//! The CPU engine: one arena, one pool of threads, one function per op.
+
+mod conv;
+mod ep;
+mod features;
+mod langevin;
+mod memory;
+mod products;
+mod session;
+mod simd;
+mod threads;
+
+use crate::Result;
+use crate::engine::{Constants, Engine, Session};
+use crate::plan::{Op, Plan, PlanBuilder, Target};
+use conv::{BLOCK, ConvShape};
+use simd::Isa;
+use threads::Threads;
+
+/// Executes plans on the machine's cores.
+pub struct CpuEngine {
+    threads: Threads,
+    isa: Isa,
+    target: CpuTarget,
+}
+
+impl CpuEngine {
+    /// An engine with `threads` threads; 0 means as many as the machine runs at once.
+    pub fn new(threads: usize) -> Self {
+        Self {
+            threads: Threads::new(threads),
+            isa: Isa::detect(),
+            target: CpuTarget,
+        }
+    }
+
+    /// The same without special instructions, as on a machine that has none.
+    pub fn portable(threads: usize) -> Self {
+        Self {
+            isa: Isa::Portable,
+            ..Self::new(threads)
+        }
+    }
+}
+
+impl Engine for CpuEngine {
+    fn describe(&self) -> String {
+        let count = self.threads.count();
+        let plural = if count == 1 { "" } else { "s" };
+        format!("CPU, {count} thread{plural}, {}", self.isa.name())
+    }
+
+    fn target(&self) -> &dyn Target {
+        &self.target
+    }
+
+    fn session<'a>(&'a mut self, plan: &'a Plan, constants: Constants<'a>) -> Result<Box<dyn Session + 'a>> {
+        Ok(Box::new(session::CpuSession::new(
+            &mut self.threads,
+            self.isa,
+            plan,
+            constants,
+        )?))
+    }
+}
+
+/// Blocks of eight channels; scratch for padded inputs and for the transposed results of products.
+struct CpuTarget;
+
+impl Target for CpuTarget {
+    fn channel_block(&self) -> usize {
+        BLOCK
+    }
+
+    fn scratch_bytes(&self, op: &Op, plan: &PlanBuilder) -> usize {
+        let bytes = |id| plan.batch() * plan.contents(id).bytes(BLOCK);
+        match *op {
+            Op::Conv(conv) => {
+                let (inputs, height, width) = plan.contents(conv.input).feature();
+                let shape = ConvShape {
+                    batch: plan.batch(),
+                    in_blocks: inputs.div_ceil(BLOCK),
+                    out_blocks: 0,
+                    height,
+                    width,
+                    kernel: conv.kernel,
+                    dilation: conv.dilation,
+                };
+                4 * shape.scratch_len()
+            }
+            Op::MaxPool { input, .. } => bytes(input),
+            // x in f64, and z before it is transposed
+            Op::Project { x, z } => 2 * bytes(x) + bytes(z),
+            // the f64 sums of an f32 result
+            Op::BackProject { score, .. } => 2 * bytes(score),
+            Op::RotateIn { output, .. } | Op::RotateOut { output, .. } => bytes(output),
+            Op::Langevin { x, .. } => bytes(x),
+            _ => 0,
+        }
+    }
+}

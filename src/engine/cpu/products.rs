@@ -1,0 +1,304 @@
+//! Products of the measurement matrix or of U with a batch of vectors, in f64.
+//!
+//! Each result is summed in an order that depends on the matrix only, so a state's numbers do not depend on the other
+//! states of its batch. The matrix is streamed once per group of four states.
+
+use super::simd::{F64x4, F32x8, Isa, dispatch};
+use super::threads::Threads;
+
+/// A row-major matrix in the precision it is stored in.
+#[derive(Clone, Copy)]
+pub enum MatrixRef<'a> {
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+}
+
+/// States that share one pass over the matrix.
+const GROUP: usize = 4;
+/// Rows of one task of [`matrix_times`].
+const ROWS: usize = 16;
+/// Columns of one task of [`transposed_times`].
+const COLUMNS: usize = 64;
+
+/// How a matrix element is widened to f64.
+trait Element: Copy + Send + Sync {
+    fn load<D: F64x4>(from: &[Self]) -> D
+    where
+        Self: Sized;
+    fn widen(self) -> f64;
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn load<D: F64x4>(from: &[f32]) -> D {
+        D::load_f32(from)
+    }
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+impl Element for f64 {
+    #[inline(always)]
+    fn load<D: F64x4>(from: &[f64]) -> D {
+        D::load(from)
+    }
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        self
+    }
+}
+
+/// y = A·x for each state: `x` is `[states, columns]`, `y` `[rows, states]`, A `[rows, columns]`.
+///
+/// The result comes transposed, so that a task writes one contiguous piece; see [`transpose`].
+pub fn matrix_times(threads: &mut Threads, isa: Isa, a: MatrixRef<'_>, columns: usize, x: &[f64], y: &mut [f64]) {
+    let states = x.len() / columns;
+    threads.for_each(y, ROWS * states, &|task, y| {
+        let first = task * ROWS;
+        match a {
+            MatrixRef::F32(a) => {
+                let a = &a[first * columns..][..y.len() / states * columns];
+                dispatch!(isa, rows_f32(a: &[f32], columns: usize, x: &[f64], y: &mut [f64]))
+            }
+            MatrixRef::F64(a) => {
+                let a = &a[first * columns..][..y.len() / states * columns];
+                dispatch!(isa, rows_f64(a: &[f64], columns: usize, x: &[f64], y: &mut [f64]))
+            }
+        }
+    });
+}
+
+#[inline(always)]
+fn rows_f32<F: F32x8, D: F64x4>(a: &[f32], columns: usize, x: &[f64], y: &mut [f64]) {
+    rows::<f32, D>(a, columns, x, y);
+}
+
+#[inline(always)]
+fn rows_f64<F: F32x8, D: F64x4>(a: &[f64], columns: usize, x: &[f64], y: &mut [f64]) {
+    rows::<f64, D>(a, columns, x, y);
+}
+
+#[inline(always)]
+fn rows<E: Element, D: F64x4>(a: &[E], columns: usize, x: &[f64], y: &mut [f64]) {
+    let states = x.len() / columns;
+    for (a, y) in a.chunks_exact(columns).zip(y.chunks_exact_mut(states)) {
+        for (x, y) in x.chunks(GROUP * columns).zip(y.chunks_mut(GROUP)) {
+            match y.len() {
+                4 => dot::<E, D, 4>(a, x, y),
+                3 => dot::<E, D, 3>(a, x, y),
+                2 => dot::<E, D, 2>(a, x, y),
+                _ => dot::<E, D, 1>(a, x, y),
+            }
+        }
+    }
+}
+
+/// Inner products of one row with S states: eight running sums each, then the rest one by one.
+#[inline(always)]
+fn dot<E: Element, D: F64x4, const S: usize>(a: &[E], x: &[f64], y: &mut [f64]) {
+    let columns = a.len();
+    let mut low = [D::splat(0.0); S];
+    let mut high = [D::splat(0.0); S];
+    let whole = columns / 8 * 8;
+    for at in (0..whole).step_by(8) {
+        let (a0, a1): (D, D) = (E::load(&a[at..at + 4]), E::load(&a[at + 4..at + 8]));
+        for s in 0..S {
+            let x = &x[s * columns + at..][..8];
+            low[s] = a0.mul_add(D::load(x), low[s]);
+            high[s] = a1.mul_add(D::load(&x[4..]), high[s]);
+        }
+    }
+    for s in 0..S {
+        let mut sum = low[s].sum() + high[s].sum();
+        for at in whole..columns {
+            sum += a[at].widen() * x[s * columns + at];
+        }
+        y[s] = sum;
+    }
+}
+
+/// y = Aᵀ·g for each state: `g` is `[states, rows]`, `y` is `[column tiles][states][64]`, the last tile narrower.
+///
+/// The result comes in tiles, so that a task writes one contiguous piece; see [`untile`].
+pub fn transposed_times(threads: &mut Threads, isa: Isa, a: MatrixRef<'_>, columns: usize, g: &[f64], y: &mut [f64]) {
+    let states = y.len() / columns;
+    threads.for_each(y, COLUMNS * states, &|task, y| {
+        let first = task * COLUMNS;
+        match a {
+            MatrixRef::F32(a) => {
+                dispatch!(isa, columns_f32(a: &[f32], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]))
+            }
+            MatrixRef::F64(a) => {
+                dispatch!(isa, columns_f64(a: &[f64], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]))
+            }
+        }
+    });
+}
+
+#[inline(always)]
+fn columns_f32<F: F32x8, D: F64x4>(
+    a: &[f32],
+    columns: usize,
+    first: usize,
+    g: &[f64],
+    states: usize,
+    y: &mut [f64],
+) {
+    column_tile::<f32, D>(a, columns, first, g, states, y);
+}
+
+#[inline(always)]
+fn columns_f64<F: F32x8, D: F64x4>(
+    a: &[f64],
+    columns: usize,
+    first: usize,
+    g: &[f64],
+    states: usize,
+    y: &mut [f64],
+) {
+    column_tile::<f64, D>(a, columns, first, g, states, y);
+}
+
+/// y[state][column] = Σ_m a[m][first + column]·g[state][m], summed in the order of m; four rows a pass.
+#[inline(always)]
+fn column_tile<E: Element, D: F64x4>(
+    a: &[E],
+    columns: usize,
+    first: usize,
+    g: &[f64],
+    states: usize,
+    y: &mut [f64],
+) {
+    let width = y.len() / states;
+    let rows = a.len() / columns;
+    y.fill(0.0);
+    for m in (0..rows).step_by(4) {
+        let count = (rows - m).min(4);
+        for (state, y) in y.chunks_exact_mut(width).enumerate() {
+            let g = &g[state * rows + m..][..count];
+            let row = |r: usize| &a[(m + r) * columns + first..][..width];
+            if let &[g0, g1, g2, g3] = g {
+                add_rows::<E, D, 4>([row(0), row(1), row(2), row(3)], [g0, g1, g2, g3], y);
+            } else {
+                for (r, &g) in g.iter().enumerate() {
+                    add_rows::<E, D, 1>([row(r)], [g], y);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn add_rows<E: Element, D: F64x4, const R: usize>(rows: [&[E]; R], g: [f64; R], y: &mut [f64]) {
+    let width = y.len();
+    let whole = width / 4 * 4;
+    let factors = g.map(D::splat);
+    for at in (0..whole).step_by(4) {
+        let y = &mut y[at..at + 4];
+        let mut sum = D::load(y);
+        for r in 0..R {
+            sum = E::load::<D>(&rows[r][at..at + 4]).mul_add(factors[r], sum);
+        }
+        sum.store(y);
+    }
+    for at in whole..width {
+        for r in 0..R {
+            y[at] += rows[r][at].widen() * g[r];
+        }
+    }
+}
+
+/// From `[rows, states]` to `[states, rows]`.
+pub fn transpose(threads: &mut Threads, y: &[f64], states: usize, output: &mut [f64]) {
+    let rows = output.len() / states;
+    threads.for_each(output, rows, &|state, output| {
+        for (m, to) in output.iter_mut().enumerate() {
+            *to = y[m * states + state];
+        }
+    });
+}
+
+/// From the tiles of [`transposed_times`] to `[states, columns]`.
+pub fn untile<T: Send>(
+    threads: &mut Threads,
+    tiles: &[f64],
+    states: usize,
+    narrow: impl Fn(f64) -> T + Sync,
+    output: &mut [T],
+) {
+    let columns = output.len() / states;
+    threads.for_each(output, columns, &|state, output| {
+        for (tile, to) in output.chunks_mut(COLUMNS).enumerate() {
+            let from = &tiles[tile * COLUMNS * states + state * to.len()..][..to.len()];
+            for (to, &from) in to.iter_mut().zip(from) {
+                *to = narrow(from);
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix(rows: usize, columns: usize) -> Vec<f64> {
+        let value = |i: usize| ((i * 7919 % 1009) as f64 - 504.0) / 97.0;
+        (0..rows * columns).map(value).collect()
+    }
+
+    #[test]
+    fn both_products_agree_with_plain_sums_for_odd_shapes_and_precisions() {
+        let mut threads = Threads::new(2);
+        for (rows, columns, states) in [(1, 1, 1), (3, 5, 2), (17, 70, 3), (33, 129, 5), (64, 8, 4)] {
+            let a = matrix(rows, columns);
+            let narrow: Vec<f32> = a.iter().map(|&v| v as f32).collect();
+            let x = matrix(states, columns);
+            let g = matrix(states, rows);
+            for isa in [Isa::detect(), Isa::Portable] {
+                for (reference, matrix) in [
+                    (a.clone(), MatrixRef::F64(&a)),
+                    (narrow.iter().map(|&v| f64::from(v)).collect(), MatrixRef::F32(&narrow)),
+                ] {
+                    let mut y = vec![f64::NAN; rows * states];
+                    let mut z = vec![f64::NAN; rows * states];
+                    matrix_times(&mut threads, isa, matrix, columns, &x, &mut y);
+                    transpose(&mut threads, &y, states, &mut z);
+                    let mut tiles = vec![f64::NAN; columns * states];
+                    let mut t = vec![f64::NAN; columns * states];
+                    transposed_times(&mut threads, isa, matrix, columns, &g, &mut tiles);
+                    untile(&mut threads, &tiles, states, |v| v, &mut t);
+                    for s in 0..states {
+                        for m in 0..rows {
+                            let sum: f64 = (0..columns).map(|n| reference[m * columns + n] * x[s * columns + n]).sum();
+                            assert!((z[s * rows + m] - sum).abs() < 1e-10);
+                        }
+                        for n in 0..columns {
+                            let sum: f64 = (0..rows).map(|m| reference[m * columns + n] * g[s * rows + m]).sum();
+                            assert!((t[s * columns + n] - sum).abs() < 1e-10);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_states_products_do_not_depend_on_its_batch() {
+        let mut threads = Threads::new(2);
+        let (rows, columns) = (37, 83);
+        let a = matrix(rows, columns);
+        let x = matrix(6, columns);
+        let mut together = vec![0.0; rows * 6];
+        matrix_times(&mut threads, Isa::detect(), MatrixRef::F64(&a), columns, &x, &mut together);
+        for s in 0..6 {
+            let mut alone = vec![0.0; rows];
+            let x = &x[s * columns..(s + 1) * columns];
+            matrix_times(&mut threads, Isa::detect(), MatrixRef::F64(&a), columns, x, &mut alone);
+            for m in 0..rows {
+                assert_eq!(alone[m].to_bits(), together[m * 6 + s].to_bits());
+            }
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Eight floats or four doubles at a time: AVX2 with FMA where the machine has it, plain arrays elsewhere.
+//!
+//! Vector code is written once, generic over [`F32x8`] or [`F64x4`] and `#[inline(always)]`; [`dispatch!`] compiles it
+//! for both. The two differ in rounding (the plain one has no fused multiply-add), so bits are a matter of the
+//! instruction set, never of batch, threads or timing.
+
+/// The instruction set that the ops were compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isa {
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    Portable,
+}
+
+impl Isa {
+    /// The best that this machine offers.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            return Self::Avx2;
+        }
+        Self::Portable
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => "AVX2+FMA",
+            Self::Portable => "portable",
+        }
+    }
+}
+
+/// Calls `body::<V, …>(…)` with the vector types of `isa`, compiled with that instruction set enabled.
+///
+/// `dispatch!(isa, body(args…))` expects `fn body<F: F32x8, D: F64x4>(args…)`, inlined.
+macro_rules! dispatch {
+    ($isa:expr, $body:ident ( $($arg:ident : $ty:ty),* $(,)? )) => {{
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn avx2($($arg: $ty),*) {
+            $body::<$crate::engine::cpu::simd::avx2::F32, $crate::engine::cpu::simd::avx2::F64>($($arg),*)
+        }
+        match $isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Isa::Avx2` is only made by `Isa::detect`, after it found AVX2 and FMA.
+            $crate::engine::cpu::simd::Isa::Avx2 => unsafe { avx2($($arg),*) },
+            $crate::engine::cpu::simd::Isa::Portable => $body::<[f32; 8], [f64; 4]>($($arg),*),
+        }
+    }};
+}
+pub(crate) use dispatch;
+
+/// Eight f32. Loads and stores panic unless the slice holds eight values from its start.
+pub trait F32x8: Copy {
+    fn splat(value: f32) -> Self;
+    fn load(from: &[f32]) -> Self;
+    fn store(self, to: &mut [f32]);
+    /// self·a + b
+    fn mul_add(self, a: Self, b: Self) -> Self;
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    /// The larger; `other` where either is NaN.
+    fn max(self, other: Self) -> Self;
+    /// The smaller; `other` where either is NaN.
+    fn min(self, other: Self) -> Self;
+    /// To the nearest integer, ties to even.
+    fn round(self) -> Self;
+    /// 2 to the power of an integer between −126 and 127.
+    fn exp2_integer(self) -> Self;
+    /// `self` where `condition` is greater than zero, `other` elsewhere.
+    fn where_positive(self, condition: Self, other: Self) -> Self;
+}
+
+/// Four f64. Loads and stores panic unless the slice holds four values from its start.
+pub trait F64x4: Copy {
+    fn splat(value: f64) -> Self;
+    fn load(from: &[f64]) -> Self;
+    /// Four f32, widened.
+    fn load_f32(from: &[f32]) -> Self;
+    fn store(self, to: &mut [f64]);
+    /// self·a + b
+    fn mul_add(self, a: Self, b: Self) -> Self;
+    /// (0 + 1) + (2 + 3)
+    fn sum(self) -> f64;
+}
+
+impl F32x8 for [f32; 8] {
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        [value; 8]
+    }
+    #[inline(always)]
+    fn load(from: &[f32]) -> Self {
+        std::array::from_fn(|i| from[i])
+    }
+    #[inline(always)]
+    fn store(self, to: &mut [f32]) {
+        to[..8].copy_from_slice(&self);
+    }
+    #[inline(always)]
+    fn mul_add(self, a: Self, b: Self) -> Self {
+        std::array::from_fn(|i| self[i] * a[i] + b[i])
+    }
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        std::array::from_fn(|i| self[i] + other[i])
+    }
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        std::array::from_fn(|i| self[i] - other[i])
+    }
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        std::array::from_fn(|i| self[i] * other[i])
+    }
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        std::array::from_fn(|i| if self[i] > other[i] { self[i] } else { other[i] })
+    }
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        std::array::from_fn(|i| if self[i] < other[i] { self[i] } else { other[i] })
+    }
+    #[inline(always)]
+    fn round(self) -> Self {
+        // Adding and removing 1.5·2²³ rounds to an integer for |x| < 2²²; exp's arguments are far smaller.
+        const MAGIC: f32 = 12_582_912.0;
+        std::array::from_fn(|i| (self[i] + MAGIC) - MAGIC)
+    }
+    #[inline(always)]
+    fn exp2_integer(self) -> Self {
+        std::array::from_fn(|i| f32::from_bits(((self[i] as i32 + 127) as u32) << 23))
+    }
+    #[inline(always)]
+    fn where_positive(self, condition: Self, other: Self) -> Self {
+        std::array::from_fn(|i| if condition[i] > 0.0 { self[i] } else { other[i] })
+    }
+}
+
+impl F64x4 for [f64; 4] {
+    #[inline(always)]
+    fn splat(value: f64) -> Self {
+        [value; 4]
+    }
+    #[inline(always)]
+    fn load(from: &[f64]) -> Self {
+        std::array::from_fn(|i| from[i])
+    }
+    #[inline(always)]
+    fn load_f32(from: &[f32]) -> Self {
+        std::array::from_fn(|i| f64::from(from[i]))
+    }
+    #[inline(always)]
+    fn store(self, to: &mut [f64]) {
+        to[..4].copy_from_slice(&self);
+    }
+    #[inline(always)]
+    fn mul_add(self, a: Self, b: Self) -> Self {
+        std::array::from_fn(|i| self[i] * a[i] + b[i])
+    }
+    #[inline(always)]
+    fn sum(self) -> f64 {
+        (self[0] + self[1]) + (self[2] + self[3])
+    }
+}
+
+/// The AVX2 vectors. Every method needs AVX2 and FMA, which holds because the types are only named inside functions
+/// that [`dispatch!`] compiles and calls for [`Isa::Avx2`].
+#[cfg(target_arch = "x86_64")]
+pub mod avx2 {
+    use std::arch::x86_64::*;
+
+    use super::{F32x8, F64x4};
+
+    #[derive(Clone, Copy)]
+    pub struct F32(__m256);
+
+    #[derive(Clone, Copy)]
+    pub struct F64(__m256d);
+
+    // SAFETY of every block below: the instruction set is there (see the module), and loads and stores are bounded by
+    // a slice of the right length.
+    impl F32x8 for F32 {
+        #[inline(always)]
+        fn splat(value: f32) -> Self {
+            unsafe { Self(_mm256_set1_ps(value)) }
+        }
+        #[inline(always)]
+        fn load(from: &[f32]) -> Self {
+            unsafe { Self(_mm256_loadu_ps(from[..8].as_ptr())) }
+        }
+        #[inline(always)]
+        fn store(self, to: &mut [f32]) {
+            unsafe { _mm256_storeu_ps(to[..8].as_mut_ptr(), self.0) }
+        }
+        #[inline(always)]
+        fn mul_add(self, a: Self, b: Self) -> Self {
+            unsafe { Self(_mm256_fmadd_ps(self.0, a.0, b.0)) }
+        }
+        #[inline(always)]
+        fn add(self, other: Self) -> Self {
+            unsafe { Self(_mm256_add_ps(self.0, other.0)) }
+        }
+        #[inline(always)]
+        fn sub(self, other: Self) -> Self {
+            unsafe { Self(_mm256_sub_ps(self.0, other.0)) }
+        }
+        #[inline(always)]
+        fn mul(self, other: Self) -> Self {
+            unsafe { Self(_mm256_mul_ps(self.0, other.0)) }
+        }
+        #[inline(always)]
+        fn max(self, other: Self) -> Self {
+            unsafe { Self(_mm256_max_ps(self.0, other.0)) }
+        }
+        #[inline(always)]
+        fn min(self, other: Self) -> Self {
+            unsafe { Self(_mm256_min_ps(self.0, other.0)) }
+        }
+        #[inline(always)]
+        fn round(self) -> Self {
+            unsafe { Self(_mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0)) }
+        }
+        #[inline(always)]
+        fn exp2_integer(self) -> Self {
+            unsafe {
+                let biased = _mm256_add_epi32(_mm256_cvtps_epi32(self.0), _mm256_set1_epi32(127));
+                Self(_mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased)))
+            }
+        }
+        #[inline(always)]
+        fn where_positive(self, condition: Self, other: Self) -> Self {
+            unsafe {
+                let positive = _mm256_cmp_ps::<_CMP_GT_OQ>(condition.0, _mm256_setzero_ps());
+                Self(_mm256_blendv_ps(other.0, self.0, positive))
+            }
+        }
+    }
+
+    impl F64x4 for F64 {
+        #[inline(always)]
+        fn splat(value: f64) -> Self {
+            unsafe { Self(_mm256_set1_pd(value)) }
+        }
+        #[inline(always)]
+        fn load(from: &[f64]) -> Self {
+            unsafe { Self(_mm256_loadu_pd(from[..4].as_ptr())) }
+        }
+        #[inline(always)]
+        fn load_f32(from: &[f32]) -> Self {
+            unsafe { Self(_mm256_cvtps_pd(_mm_loadu_ps(from[..4].as_ptr()))) }
+        }
+        #[inline(always)]
+        fn store(self, to: &mut [f64]) {
+            unsafe { _mm256_storeu_pd(to[..4].as_mut_ptr(), self.0) }
+        }
+        #[inline(always)]
+        fn mul_add(self, a: Self, b: Self) -> Self {
+            unsafe { Self(_mm256_fmadd_pd(self.0, a.0, b.0)) }
+        }
+        #[inline(always)]
+        fn sum(self) -> f64 {
+            let mut lanes = [0.0; 4];
+            self.store(&mut lanes);
+            (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])
+        }
+    }
+}
+
+/// elu(x) = x for x > 0, exp(x) − 1 elsewhere.
+///
+/// exp by 2^k·p(r) with a degree-6 polynomial on |r| ≤ ln(2)/2: absolute error below 2e-7, which is what f32 leaves of
+/// a value near 1; −1 from x = −87 downwards.
+#[inline(always)]
+pub fn elu<F: F32x8>(x: F) -> F {
+    const LN2_HIGH: f32 = 0.693_145_75;
+    const LN2_LOW: f32 = 1.428_606_8e-6;
+    // In this order a NaN passes through both.
+    let negative = F::splat(-87.0).max(F::splat(0.0).min(x));
+    let k = negative.mul(F::splat(std::f32::consts::LOG2_E)).round();
+    let r = k.mul_add(F::splat(-LN2_HIGH), negative);
+    let r = k.mul_add(F::splat(-LN2_LOW), r);
+    let mut p = F::splat(1.0 / 720.0);
+    for c in [1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+        p = p.mul_add(r, F::splat(c));
+    }
+    let exp = p.mul(k.exp2_integer());
+    x.where_positive(x, exp.sub(F::splat(1.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elu_of(isa: Isa, values: &mut [f32]) {
+        #[inline(always)]
+        fn body<F: F32x8, D: F64x4>(values: &mut [f32]) {
+            for eight in values.chunks_exact_mut(8) {
+                elu(F::load(eight)).store(eight);
+            }
+        }
+        dispatch!(isa, body(values: &mut [f32]))
+    }
+
+    #[test]
+    fn elu_is_right_from_minus_infinity_to_infinity_on_every_instruction_set() {
+        let mut x: Vec<f32> = (-2000..2000).map(|i| i as f32 * 0.05).collect();
+        x.extend([0.0, -0.0, 1e-30, -1e-30, -1e-4, f32::NEG_INFINITY, f32::INFINITY, -1e30]);
+        for isa in [Isa::detect(), Isa::Portable] {
+            let mut y = x.clone();
+            elu_of(isa, &mut y);
+            for (&x, &y) in x.iter().zip(&y) {
+                let expected = if x > 0.0 { f64::from(x) } else { f64::from(x).exp_m1() };
+                assert!(y == expected as f32 || (f64::from(y) - expected).abs() < 2e-7, "elu({x}) = {y}");
+            }
+        }
+    }
+
+    #[test]
+    fn elu_keeps_nan() {
+        for isa in [Isa::detect(), Isa::Portable] {
+            let mut x = [f32::NAN; 8];
+            elu_of(isa, &mut x);
+            assert!(x.iter().all(|v| v.is_nan()));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A fork-join pool: `run(n, task)` calls `task(0) … task(n − 1)` on all threads and returns when all are done.
+//!
+//! Nothing is allocated per call. Workers spin for a moment before they sleep, because the next op usually follows
+//! within microseconds. Which thread runs which task is left to chance, so a task's result must not depend on it.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+
+/// Spins of a waiting thread before it sleeps: some tens of microseconds.
+const SPINS: usize = 4000;
+
+type Task = dyn Fn(usize) + Sync;
+
+/// Work for all threads, valid until every worker has reported back.
+#[derive(Clone, Copy)]
+struct Job {
+    task: *const Task,
+    count: usize,
+}
+
+// SAFETY: the pointer is only followed between `Threads::run`'s start and its return, while the task is borrowed.
+unsafe impl Send for Job {}
+
+struct Shared {
+    job: Mutex<(usize, Option<Job>)>,
+    generation: AtomicUsize,
+    next: AtomicUsize,
+    running: AtomicUsize,
+    wake: Condvar,
+    done: Condvar,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    quit: AtomicBool,
+}
+
+/// A pool of threads; the calling thread is one of them.
+pub struct Threads {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    /// `count` threads in all; 0 means as many as the machine runs at once.
+    pub fn new(count: usize) -> Self {
+        let available = || std::thread::available_parallelism().map_or(1, |n| n.get());
+        let count = if count == 0 { available() } else { count };
+        let shared = Arc::new(Shared {
+            job: Mutex::new((0, None)),
+            generation: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            wake: Condvar::new(),
+            done: Condvar::new(),
+            panic: Mutex::new(None),
+            quit: AtomicBool::new(false),
+        });
+        let spawn = |_| {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || shared.work())
+        };
+        let workers = (1..count).map(spawn).collect();
+        Self { shared, workers }
+    }
+
+    pub fn count(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Calls `task` with every number below `count`, and returns when all calls have.
+    ///
+    /// Needs `&mut self`: jobs neither nest nor overlap. A panic in a task is raised here.
+    pub fn run(&mut self, count: usize, task: &(dyn Fn(usize) + Sync)) {
+        if self.workers.is_empty() || count <= 1 {
+            (0..count).for_each(task);
+            return;
+        }
+        let shared = &*self.shared;
+        // SAFETY: only the lifetime is changed; this function does not return before all workers are done with it.
+        let task: *const Task = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const Task>(task) };
+        let job = Job { task, count };
+        shared.next.store(0, Ordering::Relaxed);
+        shared.running.store(self.workers.len(), Ordering::Relaxed);
+        {
+            let mut slot = shared.job.lock().expect("no thread panics while it holds the job");
+            slot.0 += 1;
+            slot.1 = Some(job);
+            shared.generation.store(slot.0, Ordering::Release);
+            shared.wake.notify_all();
+        }
+        shared.take_tasks(job);
+        shared.wait_for_workers();
+        let panic = shared.panic.lock().expect("nothing panics under this lock").take();
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shared.quit.store(true, Ordering::Release);
+        {
+            let _slot = self.shared.job.lock();
+            self.shared.generation.fetch_add(1, Ordering::Release);
+            self.shared.wake.notify_all();
+        }
+        for worker in self.workers.drain(..) {
+            // A worker ends only by `quit`; its tasks' panics were caught.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        let mut seen = 0;
+        loop {
+            let mut spins = 0;
+            while self.generation.load(Ordering::Acquire) == seen && spins < SPINS {
+                std::hint::spin_loop();
+                spins += 1;
+            }
+            let job = {
+                let mut slot = self.job.lock().expect("no thread panics while it holds the job");
+                while slot.0 == seen && !self.quit.load(Ordering::Acquire) {
+                    slot = self.wake.wait(slot).expect("no thread panics while it holds the job");
+                }
+                if self.quit.load(Ordering::Acquire) {
+                    return;
+                }
+                seen = slot.0;
+                slot.1.expect("a new generation comes with a job")
+            };
+            self.take_tasks(job);
+            if self.running.fetch_sub(1, Ordering::AcqRel) == 1 {
+                let _slot = self.job.lock();
+                self.done.notify_one();
+            }
+        }
+    }
+
+    fn take_tasks(&self, job: Job) {
+        // SAFETY: `Threads::run` keeps the task alive until every worker has counted itself out of `running`.
+        let task = unsafe { &*job.task };
+        let all = || {
+            loop {
+                let index = self.next.fetch_add(1, Ordering::Relaxed);
+                if index >= job.count {
+                    return;
+                }
+                task(index);
+            }
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(all)) {
+            self.next.store(job.count, Ordering::Relaxed);
+            *self.panic.lock().expect("nothing panics under this lock") = Some(panic);
+        }
+    }
+
+    fn wait_for_workers(&self) {
+        let mut spins = 0;
+        while self.running.load(Ordering::Acquire) != 0 && spins < SPINS {
+            std::hint::spin_loop();
+            spins += 1;
+        }
+        let mut slot = self.job.lock().expect("no thread panics while it holds the job");
+        while self.running.load(Ordering::Acquire) != 0 {
+            slot = self.done.wait(slot).expect("no thread panics while it holds the job");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_task_runs_exactly_once() {
+        for count in [1, 2, 5] {
+            let mut threads = Threads::new(count);
+            for tasks in [0, 1, 2, 3, 100, 1000] {
+                let hits: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+                threads.run(tasks, &|i| {
+                    hits[i].fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
+            }
+        }
+    }
+
+    #[test]
+    fn many_short_jobs_in_a_row_all_finish() {
+        let mut threads = Threads::new(3);
+        let sum = AtomicUsize::new(0);
+        for _ in 0..5000 {
+            threads.run(4, &|i| {
+                sum.fetch_add(i, Ordering::Relaxed);
+            });
+        }
+        assert_eq!(sum.into_inner(), 5000 * 6);
+    }
+
+    #[test]
+    fn a_panic_in_a_task_reaches_the_caller_and_the_pool_lives_on() {
+        let mut threads = Threads::new(2);
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            threads.run(8, &|i| assert_ne!(i, 3, "task three"));
+        }));
+        assert!(caught.is_err());
+        let sum = AtomicUsize::new(0);
+        threads.run(8, &|i| {
+            sum.fetch_add(i, Ordering::Relaxed);
+        });
+        assert_eq!(sum.into_inner(), 28);
+    }
+}

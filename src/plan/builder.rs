@@ -1,0 +1,168 @@
+//! Writing a plan down: declare tensors and weights, push ops, then let lifetimes decide the arena.
+
+use std::collections::HashMap;
+
+use super::arena::{Lifetime, place};
+use super::{Contents, Instruction, Op, Param, ParamId, Plan, Program, Target, Tensor, TensorId};
+
+/// Collects tensors, weights and ops; [`finish`](Self::finish) makes the [`Plan`].
+pub struct PlanBuilder {
+    batch: usize,
+    channel_block: usize,
+    tensors: Vec<Tensor>,
+    params: Vec<Param>,
+    param_ids: HashMap<String, ParamId>,
+    ops: Vec<(Program, Op)>,
+    program: Program,
+}
+
+impl PlanBuilder {
+    /// A plan for `batch` states at once.
+    pub fn new(batch: usize, target: &dyn Target) -> Self {
+        Self {
+            batch,
+            channel_block: target.channel_block(),
+            tensors: Vec::new(),
+            params: Vec::new(),
+            param_ids: HashMap::new(),
+            ops: Vec::new(),
+            program: Program::Step,
+        }
+    }
+
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    pub fn channel_block(&self) -> usize {
+        self.channel_block
+    }
+
+    pub fn contents(&self, id: TensorId) -> Contents {
+        self.tensors[id.0 as usize].contents
+    }
+
+    /// Ops pushed from now on belong to `program`.
+    pub fn begin(&mut self, program: Program) {
+        self.program = program;
+    }
+
+    /// A tensor that lives from the op that writes it to the last op that reads it.
+    pub fn temporary(&mut self, contents: Contents) -> TensorId {
+        self.tensor(contents, false)
+    }
+
+    /// A tensor that keeps its value between executions.
+    pub fn persistent(&mut self, contents: Contents) -> TensorId {
+        self.tensor(contents, true)
+    }
+
+    /// Makes a temporary persistent, so that it can be read after an execution.
+    pub fn keep(&mut self, id: TensorId) {
+        self.tensors[id.0 as usize].persistent = true;
+    }
+
+    fn tensor(&mut self, contents: Contents, persistent: bool) -> TensorId {
+        let id = TensorId(self.tensors.len() as u32);
+        self.tensors.push(Tensor {
+            contents,
+            offset: 0,
+            bytes: self.batch * contents.bytes(self.channel_block),
+            persistent,
+        });
+        id
+    }
+
+    /// The weight of this name; the same name twice is the same weight.
+    ///
+    /// Panics if one name is given two shapes: that is a mistake in the network's description.
+    pub fn param(&mut self, name: String, shape: &[usize]) -> ParamId {
+        if let Some(&id) = self.param_ids.get(&name) {
+            assert_eq!(self.params[id.0 as usize].shape, shape, "{name} has two shapes");
+            return id;
+        }
+        let id = ParamId(self.params.len() as u32);
+        self.param_ids.insert(name.clone(), id);
+        self.params.push(Param {
+            name,
+            shape: shape.to_vec(),
+        });
+        id
+    }
+
+    pub fn push(&mut self, op: Op) {
+        self.ops.push((self.program, op));
+    }
+
+    /// The weights declared so far.
+    pub fn params(&self) -> &[Param] {
+        &self.params
+    }
+
+    /// Plans the arena.
+    ///
+    /// Panics if an op reads a temporary that no earlier op of its program wrote.
+    pub fn finish(mut self, target: &dyn Target) -> Plan {
+        let mut blocks = self.lifetimes();
+        let scratch: Vec<usize> = self.ops.iter().map(|(_, op)| target.scratch_bytes(op, &self)).collect();
+        blocks.extend(scratch.iter().enumerate().map(|(at, &bytes)| Lifetime {
+            bytes,
+            first: at,
+            last: at,
+        }));
+        let (offsets, arena_bytes) = place(&blocks);
+        for (tensor, &offset) in self.tensors.iter_mut().zip(&offsets) {
+            tensor.offset = offset;
+        }
+        let mut programs: [Vec<Instruction>; Program::COUNT] = Default::default();
+        let scratch_offsets = &offsets[self.tensors.len()..];
+        for ((&(program, op), &start), &bytes) in self.ops.iter().zip(scratch_offsets).zip(&scratch) {
+            programs[program as usize].push(Instruction {
+                op,
+                scratch: start..start + bytes,
+            });
+        }
+        Plan {
+            batch: self.batch,
+            channel_block: self.channel_block,
+            arena_bytes,
+            tensors: self.tensors,
+            params: self.params,
+            programs,
+        }
+    }
+
+    fn lifetimes(&self) -> Vec<Lifetime> {
+        let mut spans: Vec<Option<(usize, usize)>> = vec![None; self.tensors.len()];
+        for (at, (program, op)) in self.ops.iter().enumerate() {
+            let operands = op.operands();
+            for id in operands.reads.iter().flatten() {
+                let index = id.0 as usize;
+                if self.tensors[index].persistent {
+                    continue;
+                }
+                match &mut spans[index] {
+                    Some((first, last)) if self.ops[*first].0 == *program => *last = at,
+                    _ => panic!("{} reads a tensor that nothing in its program wrote", op.name()),
+                }
+            }
+            for id in operands.writes.iter().flatten() {
+                let span = spans[id.0 as usize].get_or_insert((at, at));
+                span.1 = at;
+            }
+        }
+        let of = |(tensor, span): (&Tensor, &Option<(usize, usize)>)| {
+            let (first, last) = if tensor.persistent {
+                (0, self.ops.len())
+            } else {
+                span.unwrap_or((0, self.ops.len()))
+            };
+            Lifetime {
+                bytes: tensor.bytes,
+                first,
+                last,
+            }
+        };
+        self.tensors.iter().zip(&spans).map(of).collect()
+    }
+}

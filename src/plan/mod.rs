@@ -1,0 +1,160 @@
+//! The computation as data: which ops run, on which tensors, at which offsets of one arena.
+//!
+//! A plan is compiled once for a batch size, an image shape and a target, and then executed any number of times by an
+//! engine, which allocates nothing. Every engine executes the same plan; an op that is not listed in [`Op`] does not
+//! exist.
+
+mod arena;
+mod builder;
+mod op;
+
+pub use builder::PlanBuilder;
+pub use op::{Activation, Conv, Cost, Op};
+
+/// Index of a tensor of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TensorId(pub(crate) u32);
+
+/// Index of a weight tensor of the prior, in [`Plan::params`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ParamId(pub(crate) u32);
+
+/// What one tensor holds for each state of the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// A feature map `[channels, height, width]` in f32. In memory `[channels / block, height, width, block]`, where
+    /// `block` is the target's; the last block is padded with zeros.
+    Feature {
+        channels: usize,
+        height: usize,
+        width: usize,
+    },
+    /// A vector of f32.
+    F32(usize),
+    /// A vector of f64.
+    F64(usize),
+    /// A vector of u32.
+    U32(usize),
+}
+
+/// A tensor and its place in the arena.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensor {
+    pub contents: Contents,
+    /// In bytes from the start of the arena, a multiple of [`ALIGNMENT`].
+    pub offset: usize,
+    /// For the whole batch.
+    pub bytes: usize,
+    /// Keeps its value from one execution to the next.
+    pub persistent: bool,
+}
+
+/// Every tensor starts at a multiple of this many bytes: a cache line, and a GPU's widest load.
+pub const ALIGNMENT: usize = 64;
+
+/// The op lists of a plan; they share one arena, and only persistent tensors survive from one to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// x ~ U(0, 1)
+    Start,
+    /// The prior score of x
+    Score,
+    /// The likelihood score of x
+    Likelihood,
+    /// One Langevin step: both scores, gamma, and the update of x
+    Step,
+    /// The final denoising: x + beta² · score
+    Denoise,
+}
+
+impl Program {
+    const COUNT: usize = 5;
+}
+
+/// What an engine tells the planner about itself.
+pub trait Target {
+    /// Channels that lie next to each other in a feature map: 1 is NCHW.
+    fn channel_block(&self) -> usize;
+    /// Bytes of working memory that an op needs beside its operands.
+    fn scratch_bytes(&self, op: &Op, plan: &PlanBuilder) -> usize;
+}
+
+/// A weight tensor that the plan refers to, under its name in the checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    pub name: String,
+    pub shape: Vec<usize>,
+}
+
+/// One op and its scratch memory.
+#[derive(Clone, Debug)]
+pub struct Instruction {
+    pub op: Op,
+    /// Byte range of the arena that is the op's alone while it runs.
+    pub scratch: std::ops::Range<usize>,
+}
+
+/// A compiled computation: see the module's documentation.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub batch: usize,
+    pub channel_block: usize,
+    pub arena_bytes: usize,
+    pub(crate) tensors: Vec<Tensor>,
+    pub(crate) params: Vec<Param>,
+    pub(crate) programs: [Vec<Instruction>; Program::COUNT],
+}
+
+impl Plan {
+    pub fn tensor(&self, id: TensorId) -> &Tensor {
+        &self.tensors[id.0 as usize]
+    }
+
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    pub fn params(&self) -> &[Param] {
+        &self.params
+    }
+
+    /// The ops of one program, in order; empty if the plan has no such program.
+    pub fn program(&self, program: Program) -> &[Instruction] {
+        &self.programs[program as usize]
+    }
+
+    /// Floating-point operations of one execution of a program for the whole batch.
+    pub fn flops(&self, program: Program) -> u64 {
+        let of = |i: &Instruction| i.op.cost(self).flops;
+        self.program(program).iter().map(of).sum()
+    }
+}
+
+impl Contents {
+    /// Bytes for one state, channels padded to whole blocks.
+    pub fn bytes(&self, channel_block: usize) -> usize {
+        match *self {
+            Self::Feature {
+                channels,
+                height,
+                width,
+            } => 4 * channels.next_multiple_of(channel_block) * height * width,
+            Self::F32(len) | Self::U32(len) => 4 * len,
+            Self::F64(len) => 8 * len,
+        }
+    }
+
+    /// Channels, height and width of a feature map.
+    ///
+    /// Panics for a vector: the builder gives feature ops only feature maps.
+    pub fn feature(&self) -> (usize, usize, usize) {
+        match *self {
+            Self::Feature {
+                channels,
+                height,
+                width,
+            } => (channels, height, width),
+            _ => panic!("a vector stands where a feature map is needed"),
+        }
+    }
+}

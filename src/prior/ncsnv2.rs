@@ -1,0 +1,256 @@
+//! NCSNv2, written down once: four residual stages, four refine blocks, one norm, two end convolutions.
+//!
+//! The score depends on the noise level only through the division by beta at the very end, so the same weights serve
+//! any list of levels inside the trained range.
+
+use crate::ImageShape;
+use crate::plan::{Activation, Contents, Conv, Op, ParamId, PlanBuilder, TensorId};
+
+/// The width of the network and the images it was trained on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ncsnv2 {
+    /// Feature maps of the first stage; the later ones have twice as many.
+    pub ngf: usize,
+    pub image: ImageShape,
+}
+
+impl Ncsnv2 {
+    /// Appends the forward pass: the prior score of `x` goes to `score`, both `[C·H·W]` per state.
+    pub fn push(&self, plan: &mut PlanBuilder, x: TensorId, score: TensorId) {
+        Forward { plan, ngf: self.ngf }.network(self.image, x, score);
+    }
+}
+
+/// Writes layers into a plan; a method per building block of the network.
+struct Forward<'a> {
+    plan: &'a mut PlanBuilder,
+    ngf: usize,
+}
+
+/// How a residual block changes the resolution.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Resample {
+    /// Same size, same channels, and the shortcut is the identity.
+    Keep,
+    /// Mean of 2×2 pixels after the second convolution and after the shortcut's 1×1 convolution.
+    Halve,
+    /// Same size; a dilated 3×3 convolution as shortcut stands where the other stages halve.
+    Dilate,
+}
+
+impl Forward<'_> {
+    fn network(&mut self, image: ImageShape, x: TensorId, score: TensorId) {
+        let ngf = self.ngf;
+        let input = self.map(image.channels, image.height, image.width);
+        self.plan.push(Op::LoadImage { x, output: input });
+        let begin = self.conv3("begin_conv", input, Activation::None, ngf, 1, true, None);
+
+        let layer1 = self.stage("res1", begin, ngf, 1, Resample::Keep);
+        let layer2 = self.stage("res2", layer1, 2 * ngf, 1, Resample::Halve);
+        let layer3 = self.stage("res3", layer2, 2 * ngf, 2, Resample::Dilate);
+        let layer4 = self.stage("res4", layer3, 2 * ngf, 4, Resample::Dilate);
+
+        let ref1 = self.refine("refine1", &[layer4], 2 * ngf, 1);
+        let ref2 = self.refine("refine2", &[layer3, ref1], 2 * ngf, 1);
+        let ref3 = self.refine("refine3", &[layer2, ref2], ngf, 1);
+        let ref4 = self.refine("refine4", &[layer1, ref3], ngf, 3);
+
+        let norm = self.norm("normalizer", ref4);
+        let output = self.conv3("end_conv", ref4, norm, image.channels, 1, true, None);
+        self.plan.push(Op::StoreScore { input: output, score });
+    }
+
+    /// Two residual blocks; the first one changes the resolution.
+    fn stage(&mut self, name: &str, x: TensorId, channels: usize, dilation: usize, first: Resample) -> TensorId {
+        let x = self.residual(&format!("{name}.0"), x, channels, dilation, first);
+        self.residual(&format!("{name}.1"), x, channels, dilation, Resample::Keep)
+    }
+
+    /// norm, ELU, conv, norm, ELU, conv, plus the shortcut.
+    fn residual(&mut self, name: &str, x: TensorId, channels: usize, dilation: usize, resample: Resample) -> TensorId {
+        let (inputs, height, width) = self.plan.contents(x).feature();
+        let inner = if resample == Resample::Keep { channels } else { inputs };
+        let norm1 = self.norm(&format!("{name}.normalize1"), x);
+        let h = self.conv3(&format!("{name}.conv1"), x, norm1, inner, dilation, true, None);
+        let norm2 = self.norm(&format!("{name}.normalize2"), h);
+        let conv2 = format!("{name}.conv2");
+        let shortcut = format!("{name}.shortcut");
+        match resample {
+            Resample::Keep => self.conv3(&conv2, h, norm2, channels, dilation, true, Some(x)),
+            Resample::Dilate => {
+                let by = self.conv3(&shortcut, x, Activation::None, channels, dilation, true, None);
+                self.conv3(&conv2, h, norm2, channels, dilation, true, Some(by))
+            }
+            Resample::Halve => {
+                // The mean and the 1×1 convolution commute, bias included: pooling first does a quarter of the work.
+                let pooled = self.map(inputs, height / 2, width / 2);
+                self.push_mean_pool(x, None, pooled);
+                let by = self.conv(&format!("{shortcut}.conv"), pooled, Activation::None, channels, 1, 1, true, None);
+                let full = self.conv3(&format!("{conv2}.conv"), h, norm2, channels, dilation, true, None);
+                let output = self.map(channels, height / 2, width / 2);
+                self.push_mean_pool(full, Some(by), output);
+                output
+            }
+        }
+    }
+
+    /// RCU of each input, their fusion at the first input's size, chained residual pooling, and the output RCU.
+    fn refine(&mut self, name: &str, inputs: &[TensorId], channels: usize, output_blocks: usize) -> TensorId {
+        let mut adapted = Vec::with_capacity(inputs.len());
+        for (i, &x) in inputs.iter().enumerate() {
+            adapted.push(self.rcu(&format!("{name}.adapt_convs.{i}"), x, 2));
+        }
+        let fused = match adapted[..] {
+            [only] => only,
+            _ => self.fuse(&format!("{name}.msf"), &adapted, channels),
+        };
+        let pooled = self.crp(&format!("{name}.crp"), fused);
+        self.rcu(&format!("{name}.output_convs"), pooled, output_blocks)
+    }
+
+    /// Residual convolution unit: in each block, twice ELU and a convolution without bias, plus the block's input.
+    fn rcu(&mut self, name: &str, x: TensorId, blocks: usize) -> TensorId {
+        let (channels, ..) = self.plan.contents(x).feature();
+        let mut x = x;
+        for block in 1..=blocks {
+            let conv = |stage: usize| format!("{name}.{block}_{stage}_conv");
+            let h = self.conv3(&conv(1), x, Activation::Elu, channels, 1, false, None);
+            x = self.conv3(&conv(2), h, Activation::Elu, channels, 1, false, Some(x));
+        }
+        x
+    }
+
+    /// Multi-resolution fusion: a convolution of each input, resized to the first input's size, summed.
+    fn fuse(&mut self, name: &str, inputs: &[TensorId], channels: usize) -> TensorId {
+        let (_, height, width) = self.plan.contents(inputs[0]).feature();
+        let mut sum = None;
+        for (i, &x) in inputs.iter().enumerate() {
+            let conv = format!("{name}.convs.{i}");
+            let (_, h, w) = self.plan.contents(x).feature();
+            sum = Some(if (h, w) == (height, width) {
+                // A resize to the same size is the identity.
+                self.conv3(&conv, x, Activation::None, channels, 1, true, sum)
+            } else {
+                let small = self.conv3(&conv, x, Activation::None, channels, 1, true, None);
+                let output = self.map(channels, height, width);
+                self.plan.push(Op::ResizeAdd {
+                    input: small,
+                    addend: sum,
+                    output,
+                });
+                output
+            });
+        }
+        sum.expect("a fusion has inputs")
+    }
+
+    /// Chained residual pooling: ELU, then twice a 5×5 maximum and a convolution, each stage added to the sum.
+    fn crp(&mut self, name: &str, x: TensorId) -> TensorId {
+        let (channels, height, width) = self.plan.contents(x).feature();
+        let mut sum = self.map(channels, height, width);
+        self.plan.push(Op::Elu { input: x, output: sum });
+        let mut path = sum;
+        for stage in 0..2 {
+            let pooled = self.map(channels, height, width);
+            self.plan.push(Op::MaxPool {
+                input: path,
+                output: pooled,
+            });
+            let conv = format!("{name}.convs.{stage}");
+            if stage == 0 {
+                path = self.conv3(&conv, pooled, Activation::None, channels, 1, false, None);
+                sum = self.add(path, sum);
+            } else {
+                sum = self.conv3(&conv, pooled, Activation::None, channels, 1, false, Some(sum));
+            }
+        }
+        sum
+    }
+
+    fn add(&mut self, a: TensorId, b: TensorId) -> TensorId {
+        let (channels, height, width) = self.plan.contents(a).feature();
+        let output = self.map(channels, height, width);
+        self.plan.push(Op::ResizeAdd {
+            input: a,
+            addend: Some(b),
+            output,
+        });
+        output
+    }
+
+    /// InstanceNorm++ followed by ELU, left to the convolution that reads `x` to apply.
+    fn norm(&mut self, name: &str, x: TensorId) -> Activation {
+        let (channels, ..) = self.plan.contents(x).feature();
+        let mut param = |what: &str| self.plan.param(format!("{name}.{what}"), &[channels]);
+        let (alpha, gamma, beta) = (param("alpha"), param("gamma"), param("beta"));
+        let padded = channels.next_multiple_of(self.plan.channel_block());
+        let output = self.plan.temporary(Contents::F32(2 * padded));
+        self.plan.push(Op::NormCoefficients {
+            input: x,
+            alpha,
+            gamma,
+            beta,
+            output,
+        });
+        Activation::NormElu(output)
+    }
+
+    #[allow(clippy::too_many_arguments)] // the parameters of a convolution
+    fn conv3(
+        &mut self,
+        name: &str,
+        input: TensorId,
+        activation: Activation,
+        channels: usize,
+        dilation: usize,
+        bias: bool,
+        residual: Option<TensorId>,
+    ) -> TensorId {
+        self.conv(name, input, activation, channels, 3, dilation, bias, residual)
+    }
+
+    #[allow(clippy::too_many_arguments)] // the parameters of a convolution
+    fn conv(
+        &mut self,
+        name: &str,
+        input: TensorId,
+        activation: Activation,
+        channels: usize,
+        kernel: usize,
+        dilation: usize,
+        bias: bool,
+        residual: Option<TensorId>,
+    ) -> TensorId {
+        let (inputs, height, width) = self.plan.contents(input).feature();
+        let weight = self.plan.param(format!("{name}.weight"), &[channels, inputs, kernel, kernel]);
+        let bias: Option<ParamId> = bias.then(|| self.plan.param(format!("{name}.bias"), &[channels]));
+        let output = self.map(channels, height, width);
+        self.plan.push(Op::Conv(Conv {
+            input,
+            activation,
+            weight,
+            bias,
+            residual,
+            output,
+            kernel,
+            dilation,
+        }));
+        output
+    }
+
+    fn push_mean_pool(&mut self, input: TensorId, residual: Option<TensorId>, output: TensorId) {
+        self.plan.push(Op::MeanPool {
+            input,
+            residual,
+            output,
+        });
+    }
+
+    fn map(&mut self, channels: usize, height: usize, width: usize) -> TensorId {
+        self.plan.temporary(Contents::Feature {
+            channels,
+            height,
+            width,
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! What a measurement is, inside and on disk: the interval in which A·x + n lies.
+
+use crate::error::{Error, Result};
+
+/// The intervals `[lower, upper)` of B images with M measurements each, row-major `[B, M]`.
+///
+/// Every interval holds `lower < upper`; −inf and +inf are legal, and (−inf, +inf) is a lost
+/// measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cells {
+    m: usize,
+    lower: Vec<f64>,
+    upper: Vec<f64>,
+}
+
+impl Cells {
+    /// Takes `lower` and `upper`, both `[B, M]`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if M or B is 0, if the lengths are not the same multiple of M, or, naming
+    /// the image and the measurement, if a bound is NaN or a cell is empty (lower ≥ upper).
+    pub fn new(m: usize, lower: Vec<f64>, upper: Vec<f64>) -> Result<Self> {
+        if m == 0 || lower.is_empty() {
+            return Err(Error::usage(
+                "there are no measurements: lower and upper are empty",
+            ));
+        }
+        if lower.len() != upper.len() || !lower.len().is_multiple_of(m) {
+            return Err(Error::usage(format!(
+                "lower and upper hold {} and {} bounds: both need the same multiple of M = {m}",
+                lower.len(),
+                upper.len()
+            )));
+        }
+        // NaN fails every comparison; +inf below and −inf above leave nothing between.
+        let empty = lower
+            .iter()
+            .zip(&upper)
+            .position(|(lo, up)| lo.partial_cmp(up) != Some(std::cmp::Ordering::Less));
+        if let Some(i) = empty {
+            return Err(Error::usage(format!(
+                "measurement {} of image {} is the empty cell [{}, {}): lower must be below upper (-inf and inf are allowed)",
+                i % m,
+                i / m,
+                lower[i],
+                upper[i]
+            )));
+        }
+        Ok(Self { m, lower, upper })
+    }
+
+    /// M, the number of measurements of one image.
+    pub fn m(&self) -> usize {
+        self.m
+    }
+
+    /// B, the number of images.
+    pub fn count(&self) -> usize {
+        self.lower.len() / self.m
+    }
+
+    /// All lower bounds, `[B, M]`.
+    pub fn lower(&self) -> &[f64] {
+        &self.lower
+    }
+
+    /// All upper bounds, `[B, M]`.
+    pub fn upper(&self) -> &[f64] {
+        &self.upper
+    }
+
+    /// The lower and the upper bounds of one image, M each.
+    ///
+    /// # Panics
+    /// If `index` is not below [`Cells::count`].
+    pub fn image(&self, index: usize) -> (&[f64], &[f64]) {
+        let of_image = index * self.m..(index + 1) * self.m;
+        (&self.lower[of_image.clone()], &self.upper[of_image])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INF: f64 = f64::INFINITY;
+
+    fn refusal(lower: &[f64], upper: &[f64]) -> String {
+        Cells::new(2, lower.to_vec(), upper.to_vec())
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn half_lines_and_lost_measurements_are_cells() {
+        let cells = Cells::new(2, vec![-INF, -INF, 0.0, -1.5], vec![0.0, INF, INF, -0.5]).unwrap();
+        assert_eq!((cells.m(), cells.count()), (2, 2));
+        assert_eq!(cells.image(1), (&[0.0, -1.5][..], &[INF, -0.5][..]));
+    }
+
+    #[test]
+    fn an_empty_cell_is_refused_by_image_and_measurement() {
+        for (lo, up) in [
+            (1.0, 1.0),
+            (1.0, 0.5),
+            (f64::NAN, 1.0),
+            (0.0, f64::NAN),
+            (INF, INF),
+            (-INF, -INF),
+            (INF, -INF),
+        ] {
+            let message = refusal(&[0.0, 0.0, 0.0, lo], &[1.0, 1.0, 1.0, up]);
+            assert!(message.contains("measurement 1 of image 1"), "{message}");
+        }
+    }
+
+    #[test]
+    fn bounds_that_are_no_whole_images_are_refused() {
+        assert!(refusal(&[0.0; 3], &[1.0; 3]).contains("multiple of M = 2"));
+        assert!(refusal(&[0.0; 4], &[1.0; 2]).contains("4 and 2 bounds"));
+        assert!(refusal(&[], &[]).contains("no measurements"));
+    }
+}

@@ -1,0 +1,265 @@
+//! The inverse problem y = Q(Ax + n): the matrix A, the cells that hold Ax + n, and the noise
+//! level.
+//!
+//! - [`Matrix`] is A, [`Ensemble`] the laws it can be drawn from, [`Spectrum`] the
+//!   eigendecomposition of A·Aᵀ;
+//! - [`Quantiser`] is Q, [`Cells`] are the measurements;
+//! - [`Problem`] holds them together, [`Problem::simulate`] makes one from images,
+//!   [`Problem::read`] and [`Problem::write`] keep it in a safetensors file.
+
+mod cells;
+mod ensemble;
+mod file;
+mod haar;
+mod matrix;
+mod quantiser;
+mod simulate;
+mod spectrum;
+
+use std::sync::OnceLock;
+
+pub use cells::Cells;
+pub use ensemble::Ensemble;
+pub use matrix::{Matrix, Values};
+pub use quantiser::Quantiser;
+pub use simulate::{Sensing, Simulation};
+pub use spectrum::Spectrum;
+
+use crate::error::{Error, Result};
+use crate::images::{ImageShape, Images};
+
+/// The least noise, as a share of the root mean square norm of A's rows, that the likelihood counts
+/// with.
+const NOISE_FLOOR: f64 = 1e-6;
+
+/// The root mean square norm of A's rows must lie within a factor of this from 1: squares of
+/// anything then stay in the range of f64, and A itself in that of f32.
+const ROW_NORM_RANGE: f64 = 1e12;
+
+/// y = Q(Ax + n) for B images that share A, Q and the noise level.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    a: Matrix,
+    cells: Cells,
+    sigma: f64,
+    shape: Option<ImageShape>,
+    quantiser: Option<Quantiser>,
+    truth: Option<Images>,
+    origin: Option<Origin>,
+    diag: Vec<f64>,
+    spectrum: OnceLock<Spectrum>,
+}
+
+/// How a simulated problem came about, for the record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Origin {
+    /// The law A was drawn from; `None` for a user's own matrix.
+    pub ensemble: Option<Ensemble>,
+    /// The seed of A and of the noise.
+    pub seed: u64,
+}
+
+impl Problem {
+    /// The problem of matrix `a`, `cells` of B images, and noise of standard deviation `sigma`.
+    ///
+    /// M > N is allowed: A·Aᵀ then has zero eigenvalues, which the floor of
+    /// [`Problem::sigma2_floored`] carries.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the cells have not M measurements per image, if `sigma` is negative or
+    /// not finite (0 is legal), or if A is zero or so badly scaled that squares leave the range of
+    /// f64.
+    pub fn new(a: Matrix, cells: Cells, sigma: f64) -> Result<Self> {
+        if cells.m() != a.rows() {
+            return Err(Error::usage(format!(
+                "there are {} measurements per image, but A has {} rows: both are M",
+                cells.m(),
+                a.rows()
+            )));
+        }
+        check_sigma(sigma)?;
+        let diag = a.diag();
+        check_scale(&diag)?;
+        Ok(Self {
+            a,
+            cells,
+            sigma,
+            shape: None,
+            quantiser: None,
+            truth: None,
+            origin: None,
+            diag,
+            spectrum: OnceLock::new(),
+        })
+    }
+
+    /// Records the images' shape.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if C·H·W is not N, or if another shape is known already.
+    pub fn with_shape(mut self, shape: ImageShape) -> Result<Self> {
+        let pixels = shape
+            .channels
+            .checked_mul(shape.height)
+            .and_then(|s| s.checked_mul(shape.width));
+        if pixels != Some(self.a.cols()) {
+            return Err(Error::usage(format!(
+                "images of shape {shape} do not fit A with N = {} columns: C·H·W must be N",
+                self.a.cols()
+            )));
+        }
+        if self.shape.is_some_and(|known| known != shape) {
+            return Err(Error::usage(format!(
+                "shape {shape} contradicts the shape of the truth"
+            )));
+        }
+        self.shape = Some(shape);
+        Ok(self)
+    }
+
+    /// Records the images that were measured, and their shape.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there are not B of them, their shape does not fit, or a pixel is not
+    /// finite.
+    pub fn with_truth(self, truth: Images) -> Result<Self> {
+        if truth.count() != self.cells.count() {
+            return Err(Error::usage(format!(
+                "there are {} true images but measurements of {}",
+                truth.count(),
+                self.cells.count()
+            )));
+        }
+        check_pixels(&truth)?;
+        let mut problem = self.with_shape(truth.shape)?;
+        problem.truth = Some(truth);
+        Ok(problem)
+    }
+
+    /// Records the quantiser that made the cells.
+    pub fn with_quantiser(mut self, quantiser: Quantiser) -> Self {
+        self.quantiser = Some(quantiser);
+        self
+    }
+
+    /// Records how the problem came about.
+    pub fn with_origin(mut self, origin: Origin) -> Self {
+        self.origin = Some(origin);
+        self
+    }
+
+    /// Takes the spectrum of A·Aᵀ from whoever knows it, so that it need not be computed.
+    ///
+    /// # Errors
+    /// As [`Spectrum::check`].
+    pub fn with_spectrum(mut self, spectrum: Spectrum) -> Result<Self> {
+        spectrum.check(&self.a)?;
+        self.spectrum = OnceLock::from(spectrum);
+        Ok(self)
+    }
+
+    /// A, M×N.
+    pub fn a(&self) -> &Matrix {
+        &self.a
+    }
+
+    /// The measurements, `[B, M]`.
+    pub fn cells(&self) -> &Cells {
+        &self.cells
+    }
+
+    /// The noise's standard deviation; 0 is a noise-free problem.
+    pub fn sigma(&self) -> f64 {
+        self.sigma
+    }
+
+    /// The images' shape, if known.
+    pub fn shape(&self) -> Option<ImageShape> {
+        self.shape
+    }
+
+    /// The quantiser, if the cells came from one and it was recorded.
+    pub fn quantiser(&self) -> Option<Quantiser> {
+        self.quantiser
+    }
+
+    /// The images that were measured, if simulated.
+    pub fn truth(&self) -> Option<&Images> {
+        self.truth.as_ref()
+    }
+
+    /// How the problem came about, if simulated.
+    pub fn origin(&self) -> Option<Origin> {
+        self.origin
+    }
+
+    /// diag(A·Aᵀ), length M.
+    pub fn diag(&self) -> &[f64] {
+        &self.diag
+    }
+
+    /// sigma², floored for a noise-free problem at (1e-6)² times the mean eigenvalue of A·Aᵀ.
+    ///
+    /// EP works with D_i = 1/(sigma² + beta²·lambda_i²), and lambda_i may be 0 (dependent rows, M >
+    /// N), as may a row of A in the diagonal score: without a floor D is infinite at sigma = 0. D
+    /// enters as D/(tau + D) and 1/(tau + D), which are exact to rounding for any finite D, so the
+    /// floor need not be large: at 1e-12 of the mean eigenvalue, D stays below 1e12 over it, and a
+    /// squared singular value of 1e-6 of the largest (kappa = 1000) at the last level (beta = 0.01)
+    /// is still 100 times the floor. Nor should it be smaller: at beta = 100 the eigenvalues' own
+    /// rounding, 1e-16 of the largest, counts 1e-12 of it, and a floor below that would let
+    /// rounding decide D.
+    pub fn sigma2_floored(&self) -> f64 {
+        (self.sigma * self.sigma).max(NOISE_FLOOR * NOISE_FLOOR * mean(&self.diag))
+    }
+
+    /// The spectrum of A·Aᵀ: known from the construction or the file, else computed at the first
+    /// call.
+    ///
+    /// # Errors
+    /// As [`Spectrum::of`].
+    pub fn spectrum(&self) -> Result<&Spectrum> {
+        if let Some(spectrum) = self.spectrum.get() {
+            return Ok(spectrum);
+        }
+        let spectrum = Spectrum::of(&self.a)?;
+        Ok(self.spectrum.get_or_init(|| spectrum))
+    }
+
+    /// The spectrum if it is known already.
+    pub fn known_spectrum(&self) -> Option<&Spectrum> {
+        self.spectrum.get()
+    }
+}
+
+fn check_sigma(sigma: f64) -> Result<()> {
+    if sigma >= 0.0 && (sigma * sigma).is_finite() {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "sigma is {sigma}: the noise's standard deviation must be 0 or more and finite"
+    )))
+}
+
+fn check_scale(diag: &[f64]) -> Result<()> {
+    let row_norm = mean(diag).sqrt();
+    if (1.0 / ROW_NORM_RANGE..=ROW_NORM_RANGE).contains(&row_norm) {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "the rows of A have a root mean square norm of {row_norm:e}: scale A, sigma and the cells to bring it near 1"
+    )))
+}
+
+fn check_pixels(images: &Images) -> Result<()> {
+    match images.data.iter().position(|pixel| !pixel.is_finite()) {
+        None => Ok(()),
+        Some(i) => Err(Error::usage(format!(
+            "image {} holds NaN or infinity",
+            i / images.shape.len()
+        ))),
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}

@@ -1,0 +1,122 @@
+//! The state of an unfinished run: enough to continue to the same bits, because noise is keyed by state and step.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+
+use super::{Divergence, SamplerPlan};
+use crate::engine::Session;
+use crate::{Error, ImageShape, Result};
+
+/// Finished states, and the batch that is being worked on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// `[states, N]`: final where finished, current where in work, 0 beyond
+    pub(super) x: Vec<f32>,
+    pub(super) n: usize,
+    /// First state of the batch in work
+    pub(super) next_state: usize,
+    /// Langevin steps that the batch in work has behind it
+    pub(super) step: usize,
+    /// Flags of the batch in work; empty before its first step
+    pub(super) frozen: Vec<u32>,
+    /// Of the finished states
+    pub(super) diverged: Vec<Divergence>,
+}
+
+impl Checkpoint {
+    pub(super) fn new(states: usize, shape: ImageShape) -> Self {
+        Self {
+            x: vec![0.0; states * shape.len()],
+            n: shape.len(),
+            next_state: 0,
+            step: 0,
+            frozen: Vec::new(),
+            diverged: Vec::new(),
+        }
+    }
+
+    pub(super) fn batch_x(&self, batch: usize) -> &[f32] {
+        &self.x[self.next_state * self.n..(self.next_state + batch) * self.n]
+    }
+
+    /// Takes over the batch's state from the device.
+    pub(super) fn take(&mut self, session: &mut dyn Session, plan: &SamplerPlan, batch: usize) {
+        let at = self.next_state * self.n..(self.next_state + batch) * self.n;
+        session.read_f32(plan.x, &mut self.x[at]);
+        self.frozen.resize(batch, 0);
+        session.read_u32(plan.frozen, &mut self.frozen);
+    }
+
+    pub(super) fn check(&self, states: usize, shape: ImageShape, steps: usize) -> Result<()> {
+        let fits = self.n == shape.len()
+            && self.x.len() == states * shape.len()
+            && self.next_state <= states
+            && self.step <= steps
+            && self.next_state + self.frozen.len() <= states;
+        if fits {
+            Ok(())
+        } else {
+            Err(Error::usage("the checkpoint belongs to another run: its states, image size or steps differ"))
+        }
+    }
+
+    /// Writes the checkpoint, whole or not at all. `fingerprint` names the run; see [`Checkpoint::read`].
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write(&self, path: &Path, fingerprint: &str) -> Result<()> {
+        let x: Vec<u8> = self.x.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let frozen: Vec<u8> = self.frozen.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let states = self.x.len() / self.n;
+        let view = |dtype, shape, data| TensorView::new(dtype, shape, data).expect("the shape is the data's");
+        let tensors = [
+            ("x", view(Dtype::F32, vec![states, self.n], &x[..])),
+            ("frozen", view(Dtype::U32, vec![self.frozen.len()], &frozen[..])),
+        ];
+        let diverged = serde_json::to_string(&self.diverged).expect("plain numbers");
+        let metadata = HashMap::from([
+            ("fingerprint".to_owned(), fingerprint.to_owned()),
+            ("next_state".to_owned(), self.next_state.to_string()),
+            ("step".to_owned(), self.step.to_string()),
+            ("diverged".to_owned(), diverged),
+        ]);
+        let bytes = safetensors::serialize(tensors, Some(metadata)).expect("the names differ");
+        crate::files::write_atomically(path, |w| {
+            w.write_all(&bytes).map_err(|e| Error::io(path, "write", e))
+        })
+    }
+
+    /// Reads a checkpoint of the run that `fingerprint` names.
+    ///
+    /// # Errors
+    /// If the file is damaged or of a run with other settings.
+    pub fn read(path: &Path, fingerprint: &str) -> Result<Self> {
+        let bad = |reason: &str| Error::bad_file(path, format!("{reason}; start again without --resume"));
+        let bytes = crate::files::map(path)?;
+        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|_| bad("not a whole checkpoint"))?;
+        let tensors = SafeTensors::deserialize(&bytes).map_err(|_| bad("not a whole checkpoint"))?;
+        let metadata = header.metadata().clone().unwrap_or_default();
+        let entry = |key: &str| metadata.get(key).ok_or_else(|| bad("not a checkpoint"));
+        if entry("fingerprint")? != fingerprint {
+            return Err(bad("the checkpoint is of a run with other settings"));
+        }
+        let number = |key: &str| entry(key)?.parse::<usize>().map_err(|_| bad("a damaged checkpoint"));
+        let diverged = serde_json::from_str(entry("diverged")?).map_err(|_| bad("a damaged checkpoint"))?;
+        let x = tensors.tensor("x").map_err(|_| bad("a damaged checkpoint"))?;
+        let frozen = tensors.tensor("frozen").map_err(|_| bad("a damaged checkpoint"))?;
+        let (&[_, n], Dtype::F32, Dtype::U32) = (x.shape(), x.dtype(), frozen.dtype()) else {
+            return Err(bad("a damaged checkpoint"));
+        };
+        let words = |data: &[u8]| data.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]).collect::<Vec<_>>();
+        Ok(Self {
+            x: words(x.data()).into_iter().map(f32::from_le_bytes).collect(),
+            n,
+            next_state: number("next_state")?,
+            step: number("step")?,
+            frozen: words(frozen.data()).into_iter().map(u32::from_le_bytes).collect(),
+            diverged,
+        })
+    }
+}

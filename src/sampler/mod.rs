@@ -1,0 +1,309 @@
+//! Annealed Langevin dynamics (Algorithm 1): from a problem and a prior to posterior samples.
+
+mod checkpoint;
+mod plan;
+mod settings;
+
+pub use checkpoint::Checkpoint;
+pub use plan::SamplerPlan;
+pub use settings::{GammaRule, PRESETS, Preset, Settings};
+
+use crate::engine::{Constants, Engine, State, Step};
+use crate::plan::Program;
+use crate::prior::{Prior, Schedule};
+use crate::problem::Problem;
+use crate::{Error, ImageShape, Images, Result};
+
+/// What is sampled: `images` measured images, or as many draws from the prior where there is no problem.
+#[derive(Clone, Copy)]
+pub struct Sampler<'a> {
+    pub prior: &'a Prior,
+    pub problem: Option<&'a Problem>,
+    pub images: usize,
+    pub schedule: &'a Schedule,
+    pub settings: Settings,
+}
+
+/// How far a run has come. States are numbered image by image, chain by chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// States that are finished
+    pub states_done: usize,
+    pub states: usize,
+    /// States that are being worked on
+    pub batch: usize,
+    /// Langevin steps of the current batch that are done
+    pub step: usize,
+    /// Langevin steps of a state: T·K
+    pub steps: usize,
+    pub levels: usize,
+    pub steps_per_level: usize,
+}
+
+impl Progress {
+    /// Current noise level, from 1 to T.
+    pub fn level(&self) -> usize {
+        (self.step / self.steps_per_level + 1).min(self.levels)
+    }
+
+    /// Whether a noise level has just ended.
+    pub fn at_level_end(&self) -> bool {
+        self.step.is_multiple_of(self.steps_per_level)
+    }
+
+    /// Share of the whole run's work that is done.
+    pub fn fraction(&self) -> f64 {
+        let in_batch = self.batch as f64 * self.step as f64 / self.steps as f64;
+        (self.states_done as f64 + in_batch) / self.states as f64
+    }
+}
+
+/// What the run is told to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    Continue,
+    /// Hand the state over to [`Observer::checkpoint`], then continue
+    Checkpoint,
+    /// Hand the state over, then end with [`Outcome::Stopped`]
+    Stop,
+}
+
+/// Whoever watches a run: asked after every step.
+pub trait Observer {
+    fn after_step(&mut self, progress: &Progress) -> Next;
+
+    /// Keeps the state; a run that starts from it gives the same bits.
+    ///
+    /// # Errors
+    /// Ends the run.
+    fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<()>;
+}
+
+/// Watches nothing.
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn after_step(&mut self, _: &Progress) -> Next {
+        Next::Continue
+    }
+
+    fn checkpoint(&mut self, _: &Checkpoint) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A state that would have become non-finite and kept its last value from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Divergence {
+    pub image: usize,
+    pub chain: usize,
+    /// From 1 to T
+    pub level: usize,
+    /// Within the level, from 1 to K
+    pub step: usize,
+}
+
+/// The samples of all images and chains.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    /// `[images · chains, C, H, W]`; the chains of an image follow each other
+    pub states: Images,
+    pub chains: usize,
+    pub diverged: Vec<Divergence>,
+}
+
+impl Samples {
+    /// The posterior mean of each image: its chains that did not diverge, averaged (all of them if every one did).
+    pub fn mean(&self) -> Images {
+        self.across_chains(|values, mean| {
+            let _ = values;
+            mean
+        })
+    }
+
+    /// The posterior standard deviation of each image (n − 1 in the denominator); `None` with a single chain.
+    pub fn std(&self) -> Option<Images> {
+        (self.chains > 1).then(|| {
+            self.across_chains(|values, mean| {
+                let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+                (squares / (values.len().max(2) - 1) as f64).sqrt()
+            })
+        })
+    }
+
+    /// Calls `f` with the values of a pixel over an image's chains and their mean.
+    fn across_chains(&self, f: impl Fn(&[f64], f64) -> f64) -> Images {
+        let n = self.states.shape.len();
+        let images = self.states.count() / self.chains;
+        let mut data = vec![0.0; images * n];
+        let mut values = Vec::with_capacity(self.chains);
+        for (image, result) in data.chunks_exact_mut(n).enumerate() {
+            let alive: Vec<usize> = (0..self.chains)
+                .filter(|&chain| !self.diverged.iter().any(|d| d.image == image && d.chain == chain))
+                .collect();
+            let used = if alive.is_empty() { (0..self.chains).collect() } else { alive };
+            for (pixel, result) in result.iter_mut().enumerate() {
+                let of = |&chain: &usize| f64::from(self.states.image(image * self.chains + chain)[pixel]);
+                values.clear();
+                values.extend(used.iter().map(of));
+                let mean = values.iter().sum::<f64>() / values.len() as f64;
+                *result = f(&values, mean) as f32;
+            }
+        }
+        Images::new(self.states.shape, data)
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    Finished(Samples),
+    /// The observer said stop; it has the checkpoint.
+    Stopped,
+}
+
+impl Sampler<'_> {
+    /// Draws all samples.
+    ///
+    /// # Errors
+    /// Settings out of range, a problem that does not fit the prior, a checkpoint of another run, a device that cannot
+    /// hold a batch, or the observer's own error.
+    pub fn run(&self, engine: &mut dyn Engine, resume: Option<Checkpoint>, observer: &mut dyn Observer) -> Result<Outcome> {
+        self.check()?;
+        let mut run = match resume {
+            Some(checkpoint) => {
+                checkpoint.check(self.states(), self.shape(), self.steps())?;
+                checkpoint
+            }
+            None => Checkpoint::new(self.states(), self.shape()),
+        };
+        while run.next_state < self.states() {
+            let first = run.next_state;
+            let batch = self.settings.batch.min(self.states() - first);
+            if self.run_batch(engine, batch, &mut run, observer)? == Next::Stop {
+                return Ok(Outcome::Stopped);
+            }
+        }
+        Ok(Outcome::Finished(Samples {
+            states: Images::new(self.shape(), run.x),
+            chains: self.settings.chains,
+            diverged: run.diverged,
+        }))
+    }
+
+    fn states(&self) -> usize {
+        self.images * self.settings.chains
+    }
+
+    fn shape(&self) -> ImageShape {
+        self.prior.network.image
+    }
+
+    fn steps(&self) -> usize {
+        self.schedule.len() * self.settings.steps_per_level
+    }
+
+    fn check(&self) -> Result<()> {
+        self.settings.check()?;
+        let Some(problem) = self.problem else { return Ok(()) };
+        let (n, image) = (problem.a().cols(), self.shape());
+        if n != image.len() || problem.shape().is_some_and(|shape| shape != image) {
+            let shape = problem.shape().map_or_else(|| format!("N = {n}"), |s| format!("{s}"));
+            return Err(Error::usage(format!(
+                "the problem's images ({shape}) are not the prior's ({image}): choose a model trained for them"
+            )));
+        }
+        if self.images > problem.cells().count() {
+            let (asked, there) = (self.images, problem.cells().count());
+            return Err(Error::usage(format!("{asked} images asked for, but the problem holds {there}")));
+        }
+        Ok(())
+    }
+
+    /// Runs one batch from where the checkpoint stands to its end, or to the observer's stop.
+    fn run_batch(
+        &self,
+        engine: &mut dyn Engine,
+        batch: usize,
+        run: &mut Checkpoint,
+        observer: &mut dyn Observer,
+    ) -> Result<Next> {
+        let network = &self.prior.network;
+        let compiled = SamplerPlan::new(network, self.problem, &self.settings, batch, engine.target())?;
+        let constants = Constants {
+            prior: Some(self.prior),
+            problem: self.problem,
+            seed: self.settings.seed,
+        };
+        let mut session = engine.session(&compiled.plan, constants)?;
+        let chains = self.settings.chains;
+        let state = |s: usize| State {
+            image: s / chains,
+            chain: s % chains,
+        };
+        let states: Vec<State> = (run.next_state..run.next_state + batch).map(state).collect();
+        session.bind(&states);
+        if run.step == 0 {
+            session.execute(Program::Start, Step::default());
+        } else {
+            session.write_f32(compiled.x, run.batch_x(batch));
+            session.write_u32(compiled.frozen, &run.frozen);
+        }
+        while run.step < self.steps() {
+            session.execute(Program::Step, self.step(run.step));
+            run.step += 1;
+            let next = observer.after_step(&self.progress(run, batch));
+            if next != Next::Continue {
+                run.take(session.as_mut(), &compiled, batch);
+                observer.checkpoint(run)?;
+            }
+            if next == Next::Stop {
+                return Ok(Next::Stop);
+            }
+        }
+        if self.settings.denoise {
+            session.execute(Program::Denoise, self.step(self.steps() - 1));
+        }
+        run.take(session.as_mut(), &compiled, batch);
+        self.record_divergences(run, &states);
+        run.next_state += batch;
+        run.step = 0;
+        run.frozen.clear();
+        Ok(Next::Continue)
+    }
+
+    fn step(&self, index: usize) -> Step {
+        let beta = f64::from(self.schedule.levels()[index / self.settings.steps_per_level]);
+        Step {
+            beta,
+            alpha: self.settings.alpha(beta),
+            index: index as u32,
+        }
+    }
+
+    fn progress(&self, run: &Checkpoint, batch: usize) -> Progress {
+        Progress {
+            states_done: run.next_state,
+            states: self.states(),
+            batch,
+            step: run.step,
+            steps: self.steps(),
+            levels: self.schedule.len(),
+            steps_per_level: self.settings.steps_per_level,
+        }
+    }
+
+    fn record_divergences(&self, run: &mut Checkpoint, states: &[State]) {
+        for (state, &frozen) in states.iter().zip(&run.frozen) {
+            if frozen != 0 {
+                let step = frozen as usize - 1;
+                run.diverged.push(Divergence {
+                    image: state.image,
+                    chain: state.chain,
+                    level: step / self.settings.steps_per_level + 1,
+                    step: step % self.settings.steps_per_level + 1,
+                });
+            }
+        }
+    }
+}

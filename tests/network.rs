@@ -1,0 +1,84 @@
+//! The network against PyTorch in float64.
+
+mod goldens;
+
+use std::collections::HashMap;
+
+use goldens::{Golden, relative_error};
+use qcs::ImageShape;
+use qcs::engine::cpu::CpuEngine;
+use qcs::engine::{Constants, Engine, State, Step};
+use qcs::plan::Program;
+use qcs::prior::{Ncsnv2, Prior, Schedule, ScorePlan};
+
+fn prior(golden: &Golden, image: ImageShape) -> Prior {
+    let weights: HashMap<String, Vec<f32>> = golden
+        .names()
+        .iter()
+        .filter_map(|name| {
+            let key = name.strip_prefix("sd.")?;
+            (key != "sigmas").then(|| (key.to_owned(), golden.f32(name)))
+        })
+        .collect();
+    Prior::new(Ncsnv2 { ngf: 16, image }, None, weights)
+}
+
+/// The scores of the golden's images, one at a time or all at once.
+fn scores(engine: &mut dyn Engine, prior: &Prior, golden: &Golden, batch: usize) -> Vec<f32> {
+    let x = golden.f32("x");
+    let levels = Schedule::geometric(50.0, 0.01, 232).unwrap();
+    let n = prior.network.image.len();
+    let compiled = ScorePlan::new(&prior.network, batch, engine.target());
+    let constants = Constants {
+        prior: Some(prior),
+        ..Constants::default()
+    };
+    let mut session = engine.session(&compiled.plan, constants).unwrap();
+    session.bind(&[State { image: 0, chain: 0 }]);
+    let mut result = Vec::new();
+    for (image, &label) in golden.f64("labels").iter().enumerate() {
+        // Each image has its own level; in a batch the others come along and are left out.
+        let first = if batch == 1 { image } else { 0 };
+        session.write_f32(compiled.x, &x[first * n..(first + batch) * n]);
+        let beta = f64::from(levels.levels()[label as usize]);
+        session.execute(Program::Score, Step { beta, alpha: 0.0, index: 0 });
+        let mut score = vec![0.0; batch * n];
+        session.read_f32(compiled.score, &mut score);
+        let at = if batch == 1 { 0 } else { image };
+        result.extend_from_slice(&score[at * n..(at + 1) * n]);
+    }
+    result
+}
+
+#[test]
+fn both_networks_agree_with_float64_within_1e_4_on_every_instruction_set() {
+    for (name, image) in [
+        ("ncsnv2_ngf16_28x28x1.safetensors", ImageShape::new(1, 28, 28)),
+        ("ncsnv2_ngf16_32x32x3.safetensors", ImageShape::new(3, 32, 32)),
+    ] {
+        let golden = Golden::open(name);
+        let prior = prior(&golden, image);
+        let expected = golden.f64("out_f64");
+        for mut engine in [CpuEngine::new(2), CpuEngine::portable(2)] {
+            let score = scores(&mut engine, &prior, &golden, 1);
+            for (image, (score, expected)) in
+                score.chunks(image.len()).zip(expected.chunks(image.len())).enumerate()
+            {
+                let error = relative_error(score, expected);
+                println!("{name} image {image} {}: {error:.1e}", engine.describe());
+                assert!(error < 1e-4, "{name}, image {image}, {}: {error:e}", engine.describe());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_images_score_does_not_depend_on_its_batch_or_the_number_of_threads() {
+    let golden = Golden::open("ncsnv2_ngf16_28x28x1.safetensors");
+    let prior = prior(&golden, ImageShape::new(1, 28, 28));
+    let alone = scores(&mut CpuEngine::new(1), &prior, &golden, 1);
+    for threads in [1, 2, 3] {
+        let together = scores(&mut CpuEngine::new(threads), &prior, &golden, 3);
+        assert!(alone.iter().zip(&together).all(|(a, b)| a.to_bits() == b.to_bits()), "{threads} threads");
+    }
+}
