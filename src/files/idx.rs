@@ -8,7 +8,7 @@ use flate2::bufread::MultiGzDecoder;
 use super::{MAX_INFLATED, MAX_INFLATION, open};
 use crate::{Error, Result};
 
-/// An array of bytes, row-major: images are [B, H, W], labels [B].
+/// An array of bytes, row-major: images are `[B, H, W]`, labels `[B]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdxArray {
     pub shape: Vec<usize>,

@@ -39,7 +39,7 @@ const SLACK: f32 = 1e-6;
 ///
 /// `path` is a folder of PNG and JPEG files (in the order of their names), one such file, an idx file,
 /// plain or gzipped, an `.npy` array or an `.npz` archive (its first array that looks like images, or
-/// the one named by `file.npz:name`). Arrays are [B,H,W], [B,C,H,W] or [B,H,W,C]. Bytes are divided
+/// the one named by `file.npz:name`). Arrays are `[B,H,W]`, `[B,C,H,W]` or `[B,H,W,C]`. Bytes are divided
 /// by 255; floats must lie in [0, 1] already.
 pub fn load_images(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Images> {
     let (path, array_name) = npz::split_name(path.as_ref());

@@ -8,7 +8,7 @@ use crate::ImageShape;
 pub(super) struct Layout {
     pub count: usize,
     pub shape: ImageShape,
-    /// Values of a pixel lie side by side ([.., H, W, C]) instead of plane by plane.
+    /// Values of a pixel lie side by side (`[.., H, W, C]`) instead of plane by plane.
     pub channels_last: bool,
 }
 
@@ -64,7 +64,7 @@ impl Layout {
             .collect()
     }
 
-    /// Flattened images [B, N], or one grey image [H, W]: only readable with the shape in hand.
+    /// Flattened images `[B, N]`, or one grey image `[H, W]`: only readable with the shape in hand.
     fn flat(array: &[usize], expected: ImageShape) -> Option<Self> {
         let count = match *array {
             [b, n] if n == expected.len() => b,
@@ -78,7 +78,7 @@ impl Layout {
         })
     }
 
-    /// Appends image `index` of `values` to `planes` as [C, H, W], each value converted.
+    /// Appends image `index` of `values` to `planes` as `[C, H, W]`, each value converted.
     pub fn append<T: Copy>(
         &self,
         index: usize,
