@@ -422,6 +422,49 @@ fn lies_about_lengths_and_offsets_are_refused() {
 }
 
 #[test]
+fn a_refusal_never_repeats_control_characters_or_a_flood_of_text() {
+    let folder = Folder::new();
+    let flood = "\n\u{1b}[31m".repeat(100_000);
+    for key in ["sigma", "shape", "bits", "seed"] {
+        let message = folder.refusal(&Draft::good().meta(key, json!(flood)).bytes());
+        assert!(
+            message.len() < 1000 && !message.contains('\u{1b}'),
+            "{message}"
+        );
+    }
+    let unknown = json!(json!({ "ensemble": flood }).to_string());
+    let draft = Draft::good()
+        .meta("seed", json!("1"))
+        .meta("matrix", unknown);
+    let message = folder.refusal(&draft.bytes());
+    assert!(
+        message.len() < 1000 && !message.contains('\u{1b}'),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_matrix_is_read_from_the_tensor_a_or_from_the_only_one() {
+    let folder = Folder::new();
+    let read = |draft: &Draft| {
+        std::fs::write(folder.path(), draft.bytes()).unwrap();
+        Matrix::read_safetensors(folder.path())
+    };
+    let expected = Matrix::from_f64(2, 3, vec![1.0, 2.0, 2.0, 2.0, 0.0, 1.0]).unwrap();
+    assert_eq!(read(&Draft::good()).unwrap(), expected);
+    let mut only = Draft::good();
+    only.tensors.truncate(1);
+    only.tensors[0].0 = "weights";
+    assert_eq!(read(&only).unwrap(), expected);
+    let mut nameless = Draft::good();
+    nameless.tensor("A").0 = "B";
+    let message = read(&nameless).unwrap_err().to_string();
+    assert!(message.contains("no tensor `A`"), "{message}");
+    let infinite = Draft::good().change("A", |_, a| a[2] = f64::INFINITY);
+    assert_eq!(read(&infinite).unwrap_err().exit_code(), 3);
+}
+
+#[test]
 fn every_truncation_is_refused() {
     let folder = Folder::new();
     let good = Draft::good().bytes();

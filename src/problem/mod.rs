@@ -13,6 +13,7 @@ mod file;
 mod haar;
 mod matrix;
 mod quantiser;
+mod safetensors;
 mod simulate;
 mod spectrum;
 

@@ -28,7 +28,7 @@ pub struct Simulation {
     pub step: Option<f64>,
     /// The noise's standard deviation, 0 or more.
     pub sigma: f64,
-    /// E[x²] of the data at large, from the preset: never of the images at hand, or results would
+    /// `E[x²]` of the data at large, from the preset: never of the images at hand, or results would
     /// depend on them.
     pub mean_square: f64,
     /// The seed of A and of the noise.
