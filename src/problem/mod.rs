@@ -199,16 +199,16 @@ impl Problem {
         &self.diag
     }
 
-    /// sigma², floored for a noise-free problem at (1e-6)² times the mean eigenvalue of A·Aᵀ.
+    /// sigma², but at least (1e-6)² times the mean eigenvalue of A·Aᵀ: what the likelihood counts
+    /// with, so that a noise-free problem is stable.
     ///
-    /// EP works with D_i = 1/(sigma² + beta²·lambda_i²), and lambda_i may be 0 (dependent rows, M >
-    /// N), as may a row of A in the diagonal score: without a floor D is infinite at sigma = 0. D
-    /// enters as D/(tau + D) and 1/(tau + D), which are exact to rounding for any finite D, so the
-    /// floor need not be large: at 1e-12 of the mean eigenvalue, D stays below 1e12 over it, and a
-    /// squared singular value of 1e-6 of the largest (kappa = 1000) at the last level (beta = 0.01)
-    /// is still 100 times the floor. Nor should it be smaller: at beta = 100 the eigenvalues' own
-    /// rounding, 1e-16 of the largest, counts 1e-12 of it, and a floor below that would let
-    /// rounding decide D.
+    /// EP works with D_i = 1/(sigma² + beta²·lambda_i²). lambda_i may be 0 (dependent rows, M > N),
+    /// as may a row of A in the diagonal score: without a floor D is infinite at sigma = 0. D enters
+    /// as D/(tau + D) and 1/(tau + D), which are exact to rounding for any finite D, so the floor can
+    /// be small: with kappa = 1000 the smallest beta²·lambda² at the last level (beta = 0.01), 1e-10
+    /// of the largest lambda², is at least 100 times the floor. It should not be smaller: at
+    /// beta = 100 the eigenvalues' own rounding, 1e-16 of the largest, counts as 1e-12 of it, and
+    /// below that rounding would decide D.
     pub fn sigma2_floored(&self) -> f64 {
         (self.sigma * self.sigma).max(NOISE_FLOOR * NOISE_FLOOR * mean(&self.diag))
     }
