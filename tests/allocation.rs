@@ -56,7 +56,11 @@ fn a_langevin_step_allocates_nothing() {
         seed: 0,
     };
     let mut session = engine.session(&compiled.plan, constants).unwrap();
-    session.bind(&[State { image: 0, chain: 0 }, State { image: 1, chain: 0 }, State { image: 2, chain: 0 }]);
+    session.bind(&[
+        State { image: 0, chain: 0 },
+        State { image: 1, chain: 0 },
+        State { image: 2, chain: 0 },
+    ]);
     session.execute(Program::Start, Step::default());
     let step = |index| Step {
         beta: 1.0,

@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use qcs::problem::{
-    Cells, Ensemble, Matrix, Origin, Problem, Quantiser, Sensing, Simulation, Spectrum,
-};
+use qcs::problem::{Cells, Ensemble, Matrix, Origin, Problem, Quantiser, Sensing, Simulation, Spectrum};
 use qcs::{Error, ImageShape, Images};
 use serde_json::{Value, json};
 
@@ -41,9 +39,7 @@ impl Folder {
 }
 
 fn simulate(ensemble: Ensemble, bits: u8, sigma: f64) -> Problem {
-    let pixels = (0..3 * SHAPE.len())
-        .map(|i| (i * 29 % 53) as f32 / 52.0)
-        .collect();
+    let pixels = (0..3 * SHAPE.len()).map(|i| (i * 29 % 53) as f32 / 52.0).collect();
     let settings = Simulation {
         bits,
         step: None,
@@ -51,12 +47,7 @@ fn simulate(ensemble: Ensemble, bits: u8, sigma: f64) -> Problem {
         mean_square: 0.3,
         seed: u64::MAX - 1,
     };
-    Problem::simulate(
-        Images::new(SHAPE, pixels),
-        Sensing::Drawn { ensemble, m: 5 },
-        &settings,
-    )
-    .unwrap()
+    Problem::simulate(Images::new(SHAPE, pixels), Sensing::Drawn { ensemble, m: 5 }, &settings).unwrap()
 }
 
 fn bits(values: &[f64]) -> Vec<u64> {
@@ -81,13 +72,7 @@ fn a_problem_comes_back_from_its_file_bit_for_bit() {
     for (ensemble, bits, sigma) in [
         (Ensemble::Gaussian, 1, 0.05),
         (Ensemble::RowOrthogonal, 2, 0.0),
-        (
-            Ensemble::IllConditioned {
-                kappa: 1000.0 / 3.0,
-            },
-            3,
-            0.1 + 0.2,
-        ),
+        (Ensemble::IllConditioned { kappa: 1000.0 / 3.0 }, 3, 0.1 + 0.2),
         (Ensemble::Correlated { rho: 0.1 + 0.2 }, 8, 1e-300),
     ] {
         let problem = simulate(ensemble, bits, sigma);
@@ -109,18 +94,10 @@ fn a_computed_spectrum_is_stored_so_that_no_run_computes_it_again() {
     let folder = Folder::new();
     let problem = simulate(Ensemble::Gaussian, 1, 0.05);
     problem.write(folder.path()).unwrap();
-    assert!(
-        Problem::read(folder.path())
-            .unwrap()
-            .known_spectrum()
-            .is_none()
-    );
+    assert!(Problem::read(folder.path()).unwrap().known_spectrum().is_none());
     let spectrum = problem.spectrum().unwrap().clone();
     problem.write(folder.path()).unwrap();
-    assert_eq!(
-        Problem::read(folder.path()).unwrap().known_spectrum(),
-        Some(&spectrum)
-    );
+    assert_eq!(Problem::read(folder.path()).unwrap().known_spectrum(), Some(&spectrum));
 }
 
 #[test]
@@ -133,10 +110,7 @@ fn a_bare_problem_of_single_precision_keeps_its_precision() {
     problem.write(folder.path()).unwrap();
     let back = Problem::read(folder.path()).unwrap();
     assert_same(&back, &problem);
-    assert_eq!(
-        (back.shape(), back.truth(), back.origin()),
-        (None, None, None)
-    );
+    assert_eq!((back.shape(), back.truth(), back.origin()), (None, None, None));
 }
 
 /// A file made by hand, as another program would: tensors of the given type, shape and values.
@@ -157,12 +131,7 @@ impl Draft {
                 ("A", "F64", vec![2, 3], a),
                 ("lower", "F32", vec![2, 2], vec![-inf, 0.0, 0.25, -inf]),
                 ("upper", "F64", vec![2, 2], vec![0.0, 0.25, inf, inf]),
-                (
-                    "truth",
-                    "F64",
-                    vec![2, 1, 1, 3],
-                    vec![0.0, 0.5, 1.0, 1.0, 0.5, 0.0],
-                ),
+                ("truth", "F64", vec![2, 1, 1, 3], vec![0.0, 0.5, 1.0, 1.0, 0.5, 0.0]),
                 ("eigenvalues", "F64", vec![2], spectrum.eigenvalues),
                 ("U", "F64", vec![2, 2], spectrum.u.unwrap()),
                 ("remark", "F32", vec![1], vec![7.0]),
@@ -171,10 +140,7 @@ impl Draft {
     }
 
     fn tensor(&mut self, name: &str) -> &mut (&'static str, &'static str, Vec<usize>, Vec<f64>) {
-        self.tensors
-            .iter_mut()
-            .find(|tensor| tensor.0 == name)
-            .unwrap()
+        self.tensors.iter_mut().find(|tensor| tensor.0 == name).unwrap()
     }
 
     fn without(mut self, name: &str) -> Self {
@@ -206,20 +172,14 @@ impl Draft {
                     other => panic!("{other}"),
                 }
             }
-            header[*name] =
-                json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, data.len()] });
+            header[*name] = json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, data.len()] });
         }
         with_header(&header.to_string(), &data)
     }
 }
 
 fn with_header(header: &str, data: &[u8]) -> Vec<u8> {
-    [
-        &(header.len() as u64).to_le_bytes(),
-        header.as_bytes(),
-        data,
-    ]
-    .concat()
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()
 }
 
 #[test]
@@ -235,13 +195,7 @@ fn a_file_of_another_program_is_read() {
     );
     assert_eq!(problem.sigma(), 0.5);
     assert_eq!(problem.shape(), Some(ImageShape::new(1, 1, 3)));
-    assert_eq!(
-        problem.quantiser(),
-        Some(Quantiser::Uniform {
-            bits: 2,
-            step: 0.25
-        })
-    );
+    assert_eq!(problem.quantiser(), Some(Quantiser::Uniform { bits: 2, step: 0.25 }));
     assert_eq!(problem.truth().unwrap().image(1), [1.0, 0.5, 0.0]);
     assert!(problem.known_spectrum().is_some());
 }
@@ -295,28 +249,16 @@ fn what_a_file_lacks_or_gets_wrong_is_named() {
         (reshaped("lower", &[1, 4]), "lower is [1, 4]"),
         (reshaped("upper", &[4, 1]), "upper [4, 1]"),
         (reshaped("upper", &[2, 2, 1]), "`upper` has shape [2, 2, 1]"),
-        (
-            reshaped("truth", &[1, 2, 1, 3]),
-            "1 true images but measurements of 2",
-        ),
+        (reshaped("truth", &[1, 2, 1, 3]), "1 true images but measurements of 2"),
         (reshaped("truth", &[2, 3, 1, 1]), "contradicts"),
         (reshaped("truth", &[6]), "`truth` has shape"),
         (reshaped("U", &[4]), "`U` has shape"),
         (good().change("A", |_, a| a[4] = nan), "row 1, column 1"),
         (good().change("A", |_, a| a.fill(0.0)), "scale A"),
-        (
-            good().change("lower", |_, v| v[1] = 0.25),
-            "measurement 1 of image 0",
-        ),
-        (
-            good().change("upper", |_, v| v[2] = nan),
-            "measurement 0 of image 1",
-        ),
+        (good().change("lower", |_, v| v[1] = 0.25), "measurement 1 of image 0"),
+        (good().change("upper", |_, v| v[2] = nan), "measurement 0 of image 1"),
         (good().change("truth", |_, v| v[3] = nan), "image 1"),
-        (
-            good().change("U", |_, v| v[0] *= 1.01),
-            "U is not orthogonal",
-        ),
+        (good().change("U", |_, v| v[0] *= 1.01), "U is not orthogonal"),
         (
             good().change("eigenvalues", |_, v| v[0] *= 2.0),
             "remove `U` and `eigenvalues`",
@@ -369,16 +311,7 @@ fn empty_tensors_are_refused() {
 fn lies_about_lengths_and_offsets_are_refused() {
     let folder = Folder::new();
     let good = Draft::good().bytes();
-    for length in [
-        0,
-        1,
-        7,
-        good.len() as u64,
-        1 << 20,
-        1 << 40,
-        u64::MAX - 7,
-        u64::MAX,
-    ] {
+    for length in [0, 1, 7, good.len() as u64, 1 << 20, 1 << 40, u64::MAX - 7, u64::MAX] {
         let lie = [&length.to_le_bytes()[..], &good[8..]].concat();
         folder.refusal(&lie);
     }
@@ -393,10 +326,7 @@ fn lies_about_lengths_and_offsets_are_refused() {
         let data = [1.0f64, 0.0, 1.0].map(f64::to_le_bytes).concat();
         with_header(&header.to_string(), &data)
     };
-    assert!(
-        folder.read(&tensor(0, 8, json!([1, 1]))).is_ok(),
-        "the honest file"
-    );
+    assert!(folder.read(&tensor(0, 8, json!([1, 1]))).is_ok(), "the honest file");
     for (from, to, shape) in [
         (0, 16, json!([1, 2])),
         (8, 16, json!([1, 1])),
@@ -411,12 +341,7 @@ fn lies_about_lengths_and_offsets_are_refused() {
     ] {
         folder.refusal(&tensor(from, to, shape));
     }
-    for bytes in [
-        &b""[..],
-        b"\x08",
-        b"not a safetensors file at all",
-        &[0xff; 4096],
-    ] {
+    for bytes in [&b""[..], b"\x08", b"not a safetensors file at all", &[0xff; 4096]] {
         folder.refusal(bytes);
     }
 }
@@ -427,20 +352,12 @@ fn a_refusal_never_repeats_control_characters_or_a_flood_of_text() {
     let flood = "\n\u{1b}[31m".repeat(100_000);
     for key in ["sigma", "shape", "bits", "seed"] {
         let message = folder.refusal(&Draft::good().meta(key, json!(flood)).bytes());
-        assert!(
-            message.len() < 1000 && !message.contains('\u{1b}'),
-            "{message}"
-        );
+        assert!(message.len() < 1000 && !message.contains('\u{1b}'), "{message}");
     }
     let unknown = json!(json!({ "ensemble": flood }).to_string());
-    let draft = Draft::good()
-        .meta("seed", json!("1"))
-        .meta("matrix", unknown);
+    let draft = Draft::good().meta("seed", json!("1")).meta("matrix", unknown);
     let message = folder.refusal(&draft.bytes());
-    assert!(
-        message.len() < 1000 && !message.contains('\u{1b}'),
-        "{message}"
-    );
+    assert!(message.len() < 1000 && !message.contains('\u{1b}'), "{message}");
 }
 
 #[test]
@@ -485,11 +402,7 @@ fn no_single_corrupt_byte_does_harm() {
     let header = 8 + u64::from_le_bytes(good[..8].try_into().unwrap()) as usize;
     let mut bytes = good.clone();
     for place in 0..good.len() {
-        let flips: &[u8] = if place < header {
-            &[0x01, 0x04, 0x80]
-        } else {
-            &[0x80]
-        };
+        let flips: &[u8] = if place < header { &[0x01, 0x04, 0x80] } else { &[0x80] };
         for flip in flips {
             bytes[place] ^= flip;
             match folder.read(&bytes) {
@@ -517,14 +430,9 @@ fn a_file_that_cannot_be_opened_is_named() {
     ] {
         let error = Problem::read(&path).unwrap_err();
         assert_eq!(error.exit_code(), 3, "{error}");
-        assert!(
-            error.to_string().contains(path.to_str().unwrap()),
-            "{error}"
-        );
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
     }
-    let unwritable = simulate(Ensemble::Gaussian, 1, 0.1)
-        .write("/nowhere/p")
-        .unwrap_err();
+    let unwritable = simulate(Ensemble::Gaussian, 1, 0.1).write("/nowhere/p").unwrap_err();
     assert_eq!(unwritable.exit_code(), 1, "{unwritable}");
 }
 

@@ -19,7 +19,9 @@ struct Fixture {
 
 fn fixture() -> Fixture {
     let prior = Prior::random(Ncsnv2 { ngf: 8, image: IMAGE }, 5);
-    let data = (0..IMAGES * IMAGE.len()).map(|i| (i * 7919 % 101) as f32 / 100.0).collect();
+    let data = (0..IMAGES * IMAGE.len())
+        .map(|i| (i * 7919 % 101) as f32 / 100.0)
+        .collect();
     let simulation = Simulation {
         bits: 2,
         step: None,
@@ -71,7 +73,12 @@ fn finished(outcome: Result<Outcome>) -> Samples {
 
 fn assert_same_bits(a: &Samples, b: &Samples, what: &str) {
     assert_eq!(a.states.data.len(), b.states.data.len());
-    let same = a.states.data.iter().zip(&b.states.data).all(|(a, b)| a.to_bits() == b.to_bits());
+    let same = a
+        .states
+        .data
+        .iter()
+        .zip(&b.states.data)
+        .all(|(a, b)| a.to_bits() == b.to_bits());
     assert!(same && a.diverged == b.diverged, "{what}");
 }
 
@@ -87,7 +94,11 @@ fn samples_do_not_depend_on_batch_size_or_threads() {
         assert!(reference.diverged.is_empty());
         for (batch, threads) in [(1, 1), (1, 2), (3, 2), (8, 1), (8, 3), (100, 2)] {
             fixture.settings.batch = batch;
-            assert_same_bits(&fixture.run(threads), &reference, &format!("{method:?}, batch {batch}, {threads} threads"));
+            assert_same_bits(
+                &fixture.run(threads),
+                &reference,
+                &format!("{method:?}, batch {batch}, {threads} threads"),
+            );
         }
     }
 }
@@ -149,7 +160,9 @@ fn a_run_stopped_anywhere_and_resumed_gives_the_same_bits() {
         let outcome = fixture.sampler().run(&mut CpuEngine::new(2), None, &mut stop).unwrap();
         assert!(matches!(outcome, Outcome::Stopped));
         let checkpoint = Checkpoint::read(&path, "this run").unwrap();
-        let resumed = fixture.sampler().run(&mut CpuEngine::new(1), Some(checkpoint), &mut Unobserved);
+        let resumed = fixture
+            .sampler()
+            .run(&mut CpuEngine::new(1), Some(checkpoint), &mut Unobserved);
         assert_same_bits(&finished(resumed), &reference, &format!("stopped after {steps} steps"));
     }
 }
@@ -168,7 +181,11 @@ fn a_checkpoint_of_another_run_is_refused() {
     let mut smaller = fixture.sampler();
     smaller.images = 2;
     let checkpoint = Checkpoint::read(&path, "this run").unwrap();
-    assert!(smaller.run(&mut CpuEngine::new(1), Some(checkpoint), &mut Unobserved).is_err());
+    assert!(
+        smaller
+            .run(&mut CpuEngine::new(1), Some(checkpoint), &mut Unobserved)
+            .is_err()
+    );
     let whole = std::fs::read(&path).unwrap();
     for length in [0, 4, 8, 100, whole.len() - 1] {
         std::fs::write(&path, &whole[..length]).unwrap();
@@ -193,11 +210,19 @@ fn a_diverging_state_is_frozen_and_named_while_the_others_finish_unchanged() {
     let problem = Problem::new(fixture.problem.a().clone(), cells, 0.05).unwrap();
     fixture.problem = problem.with_spectrum(spectrum).unwrap();
     let one_bad = fixture.run(2);
-    let named: Vec<_> = one_bad.diverged.iter().map(|d| (d.image, d.chain, d.level, d.step)).collect();
+    let named: Vec<_> = one_bad
+        .diverged
+        .iter()
+        .map(|d| (d.image, d.chain, d.level, d.step))
+        .collect();
     assert_eq!(named, [(2, 0, 1, 1)]);
     assert!(one_bad.states.data.iter().all(|v| v.is_finite()));
     for image in [0, 1, 3] {
-        assert_eq!(one_bad.states.image(image), healthy.states.image(image), "image {image}");
+        assert_eq!(
+            one_bad.states.image(image),
+            healthy.states.image(image),
+            "image {image}"
+        );
     }
     fixture.settings.batch = 1;
     assert_same_bits(&fixture.run(1), &one_bad, "batch of one");

@@ -34,11 +34,7 @@ impl Npz {
         let (file, length) = open(&path)?;
         let archive = ZipArchive::new(file)
             .map_err(|e| Error::bad_file(&path, format!("is not a readable .npz archive: {e}")))?;
-        Ok(Self {
-            path,
-            length,
-            archive,
-        })
+        Ok(Self { path, length, archive })
     }
 
     /// The arrays of numbers in the order they were saved; members that are no such array are passed over.
@@ -97,10 +93,7 @@ impl Npz {
             .filter_map(|index| array_name(&self.archive.name_for_index(index)?.ok()?))
             .collect();
         let names = names.join(", ");
-        Error::bad_file(
-            &self.path,
-            format!("has no array {name:?}; it has: {names}"),
-        )
+        Error::bad_file(&self.path, format!("has no array {name:?}; it has: {names}"))
     }
 }
 
@@ -112,9 +105,7 @@ fn array_name(member: &str) -> Option<String> {
 /// Splits `file.npz:name` into the file and the array's name; any other path is returned whole.
 pub fn split_name(path: &Path) -> (PathBuf, Option<String>) {
     match path.to_str().and_then(|text| text.rsplit_once(".npz:")) {
-        Some((stem, name)) if !path.exists() => {
-            (PathBuf::from(format!("{stem}.npz")), Some(name.to_owned()))
-        }
+        Some((stem, name)) if !path.exists() => (PathBuf::from(format!("{stem}.npz")), Some(name.to_owned())),
         _ => (path.to_path_buf(), None),
     }
 }

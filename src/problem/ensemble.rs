@@ -37,10 +37,7 @@ impl Ensemble {
     pub fn build(&self, m: usize, n: usize, seed: u64) -> Result<(Matrix, Option<Spectrum>)> {
         self.validate(m, n)?;
         let (values, spectrum) = match *self {
-            Self::Gaussian => (
-                scaled(gaussian(m, n, seed, MAIN), 1.0 / (m as f64).sqrt()),
-                None,
-            ),
+            Self::Gaussian => (scaled(gaussian(m, n, seed, MAIN), 1.0 / (m as f64).sqrt()), None),
             Self::RowOrthogonal => {
                 let scale = (n as f64 / m as f64).sqrt();
                 let values = haar_times(n, m, &scaled_identity(m, scale), seed, MAIN);
@@ -72,19 +69,15 @@ impl Ensemble {
             )));
         }
         match *self {
-            Self::RowOrthogonal | Self::IllConditioned { .. } if m > n => {
-                Err(Error::usage(format!(
-                    "a {self} matrix needs M ≤ N, here M = {m} and N = {n}: take fewer measurements or a gaussian matrix"
-                )))
-            }
-            Self::IllConditioned { kappa } if !(kappa.is_finite() && kappa >= 1.0) => {
-                Err(Error::usage(format!(
-                    "kappa is {kappa}: a condition number is at least 1 and finite"
-                )))
-            }
-            Self::Correlated { rho } if !(0.0..1.0).contains(&rho) => Err(Error::usage(format!(
-                "rho is {rho}: it must be at least 0 and below 1"
+            Self::RowOrthogonal | Self::IllConditioned { .. } if m > n => Err(Error::usage(format!(
+                "a {self} matrix needs M ≤ N, here M = {m} and N = {n}: take fewer measurements or a gaussian matrix"
             ))),
+            Self::IllConditioned { kappa } if !(kappa.is_finite() && kappa >= 1.0) => Err(Error::usage(format!(
+                "kappa is {kappa}: a condition number is at least 1 and finite"
+            ))),
+            Self::Correlated { rho } if !(0.0..1.0).contains(&rho) => {
+                Err(Error::usage(format!("rho is {rho}: it must be at least 0 and below 1")))
+            }
             _ => Ok(()),
         }
     }
@@ -118,10 +111,7 @@ fn ill_conditioned(m: usize, n: usize, kappa: f64, seed: u64) -> (Vec<f64>, Spec
     // diag(lambda)·Uᵀ, column-major; then Aᵀ = V·diag(lambda)·Uᵀ, column-major, is A row-major.
     let mut scaled_rows = u.clone();
     for column in scaled_rows.chunks_exact_mut(m) {
-        column
-            .iter_mut()
-            .zip(&lambda)
-            .for_each(|(entry, l)| *entry *= l);
+        column.iter_mut().zip(&lambda).for_each(|(entry, l)| *entry *= l);
     }
     let values = haar_times(n, m, &scaled_rows, seed, MAIN);
     let eigenvalues = lambda.iter().map(|l| l * l).collect();
@@ -186,10 +176,7 @@ mod tests {
         // Four standard errors; the variances of x, x² and x⁴ are 1, 2 and 96.
         for (p, mean, variance) in [(1, 0.0, 1.0), (2, 1.0, 2.0), (4, 3.0, 96.0)] {
             let error = (moment(p) - mean) / f64::sqrt(variance / count);
-            assert!(
-                error.abs() < 4.0,
-                "moment {p} is {error} standard errors off"
-            );
+            assert!(error.abs() < 4.0, "moment {p} is {error} standard errors off");
         }
     }
 
@@ -208,12 +195,7 @@ mod tests {
 
     #[test]
     fn ill_conditioned_singular_values_fall_by_kappa_to_the_1_over_m() {
-        for (m, n, kappa) in [
-            (40, 90, 1000.0),
-            (25, 25, 10.0),
-            (12, 30, 1.0),
-            (1, 5, 50.0),
-        ] {
+        for (m, n, kappa) in [(40, 90, 1000.0), (25, 25, 10.0), (12, 30, 1.0), (1, 5, 50.0)] {
             let (a, _) = Ensemble::IllConditioned { kappa }.build(m, n, 3).unwrap();
             // Computed from A alone; the smallest eigenvalue is known to 1e-16·kappa².
             let eigenvalues = Spectrum::of(&a).unwrap().eigenvalues;
@@ -253,22 +235,14 @@ mod tests {
         let draws = 3000;
         let traces: Vec<f64> = (0..draws)
             .map(|seed| {
-                let (a, _) = Ensemble::IllConditioned { kappa: 1.0 }
-                    .build(4, 4, seed)
-                    .unwrap();
+                let (a, _) = Ensemble::IllConditioned { kappa: 1.0 }.build(4, 4, seed).unwrap();
                 a.to_f64().iter().step_by(5).sum()
             })
             .collect();
         let mean = traces.iter().sum::<f64>() / draws as f64;
         let square = traces.iter().map(|t| t * t).sum::<f64>() / draws as f64;
-        assert!(
-            mean.abs() < 4.0 / (draws as f64).sqrt(),
-            "mean trace {mean}"
-        );
-        assert!(
-            (square - 1.0).abs() < 4.0 * (2.0 / draws as f64).sqrt(),
-            "{square}"
-        );
+        assert!(mean.abs() < 4.0 / (draws as f64).sqrt(), "mean trace {mean}");
+        assert!((square - 1.0).abs() < 4.0 * (2.0 / draws as f64).sqrt(), "{square}");
     }
 
     #[test]
@@ -288,8 +262,7 @@ mod tests {
             let lag = distance(p / n, q / n) + distance(p % n, q % n);
             let correlation = rho.powi(lag);
             // var(xy) = (1 + correlation²)/M²; five standard errors for 144 entries.
-            let error =
-                (1.0 + correlation * correlation).sqrt() / (m as f64 * f64::sqrt(draws as f64));
+            let error = (1.0 + correlation * correlation).sqrt() / (m as f64 * f64::sqrt(draws as f64));
             let found = sum / draws as f64;
             assert!(
                 (found - correlation / m as f64).abs() < 5.0 * error,
@@ -308,10 +281,7 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_bits_with_any_number_of_threads() {
         let build = |threads| {
-            let pool = rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .build()
-                .unwrap();
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| {
                 ALL.map(|ensemble| {
                     let (a, spectrum) = ensemble.build(310, 433, 11).unwrap();
@@ -330,10 +300,7 @@ mod tests {
     #[test]
     fn seeds_give_different_matrices() {
         for ensemble in ALL {
-            assert_ne!(
-                ensemble.build(3, 5, 1).unwrap().0,
-                ensemble.build(3, 5, 2).unwrap().0
-            );
+            assert_ne!(ensemble.build(3, 5, 1).unwrap().0, ensemble.build(3, 5, 2).unwrap().0);
         }
     }
 
@@ -341,10 +308,7 @@ mod tests {
     fn parameters_out_of_range_are_usage_errors() {
         let refused = |e: Ensemble, m, n| matches!(e.build(m, n, 0), Err(Error::Usage(_)));
         for kappa in [0.99, 0.0, -5.0, f64::NAN, f64::INFINITY] {
-            assert!(
-                refused(Ensemble::IllConditioned { kappa }, 2, 4),
-                "kappa {kappa}"
-            );
+            assert!(refused(Ensemble::IllConditioned { kappa }, 2, 4), "kappa {kappa}");
         }
         for rho in [1.0, -0.1, 2.0, f64::NAN] {
             assert!(refused(Ensemble::Correlated { rho }, 2, 4), "rho {rho}");

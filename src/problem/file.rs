@@ -40,8 +40,7 @@ impl Problem {
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         write_atomically(path, |out| {
-            safetensors::write(out, &self.tensors(), &self.metadata())
-                .map_err(|e| Error::io(path, "write", e))
+            safetensors::write(out, &self.tensors(), &self.metadata()).map_err(|e| Error::io(path, "write", e))
         })
     }
 
@@ -116,9 +115,7 @@ fn parse(file: &Contents<'_>) -> Result<Problem> {
     }
     let cells = Cells::new(m, lower.into_f64(), upper.into_f64())?;
     let sigma = file.number::<f64>("sigma")?.ok_or_else(|| {
-        Error::usage(
-            "the metadata have no `sigma`: add the noise's standard deviation (0 for noise-free)",
-        )
+        Error::usage("the metadata have no `sigma`: add the noise's standard deviation (0 for noise-free)")
     })?;
     let mut problem = Problem::new(Matrix::new(m, n, a)?, cells, sigma)?;
     if file.has("truth") {
@@ -132,8 +129,7 @@ fn parse(file: &Contents<'_>) -> Result<Problem> {
     }
     if let Some(seed) = file.number("seed")? {
         let ensemble = file.text("matrix").map(serde_json::from_str).transpose();
-        let ensemble = ensemble
-            .map_err(|e| Error::usage(format!("the metadata's `matrix` is no ensemble: {e}")))?;
+        let ensemble = ensemble.map_err(|e| Error::usage(format!("the metadata's `matrix` is no ensemble: {e}")))?;
         problem = problem.with_origin(Origin { ensemble, seed });
     }
     if let Some(spectrum) = spectrum(file)? {
@@ -150,10 +146,7 @@ fn shape(file: &Contents<'_>) -> Result<Option<ImageShape>> {
     let Some(text) = file.text("shape") else {
         return Ok(None);
     };
-    let sizes: Option<Vec<usize>> = text
-        .split(',')
-        .map(|size| size.trim().parse().ok())
-        .collect();
+    let sizes: Option<Vec<usize>> = text.split(',').map(|size| size.trim().parse().ok()).collect();
     match sizes.as_deref() {
         Some(&[channels, height, width]) => Ok(Some(ImageShape::new(channels, height, width))),
         _ => Err(Error::usage(format!(
@@ -178,10 +171,7 @@ fn truth(file: &Contents<'_>) -> Result<Images> {
     if b == 0 || channels == 0 || height == 0 || width == 0 {
         return Err(Error::usage("tensor `truth` is empty"));
     }
-    Ok(Images::new(
-        ImageShape::new(channels, height, width),
-        values.into_f32(),
-    ))
+    Ok(Images::new(ImageShape::new(channels, height, width), values.into_f32()))
 }
 
 fn spectrum(file: &Contents<'_>) -> Result<Option<Spectrum>> {

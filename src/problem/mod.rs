@@ -280,10 +280,7 @@ mod tests {
     #[test]
     fn noise_below_the_floor_counts_as_the_floor() {
         // The mean eigenvalue of A·Aᵀ is (1 + 9)/2.
-        assert_eq!(
-            problem(&A, 0.0).unwrap().sigma2_floored(),
-            1e-6 * 1e-6 * 5.0
-        );
+        assert_eq!(problem(&A, 0.0).unwrap().sigma2_floored(), 1e-6 * 1e-6 * 5.0);
         assert_eq!(problem(&A, 0.5).unwrap().sigma2_floored(), 0.25);
         assert_eq!(
             problem(&A, 0.0).unwrap().sigma(),
@@ -324,10 +321,7 @@ mod tests {
         let cells = Cells::new(3, vec![0.0; 3], vec![1.0; 3]).unwrap();
         let a = Matrix::from_f64(2, 3, A.to_vec()).unwrap();
         let message = Problem::new(a, cells, 0.1).unwrap_err().to_string();
-        assert!(
-            message.contains('3') && message.contains("2 rows"),
-            "{message}"
-        );
+        assert!(message.contains('3') && message.contains("2 rows"), "{message}");
     }
 
     #[test]
@@ -347,13 +341,10 @@ mod tests {
         );
         assert!(good().with_shape(ImageShape::new(1, 2, 2)).is_err());
         assert!(
-            good()
-                .with_shape(ImageShape::new(usize::MAX, 2, 2))
-                .is_err(),
+            good().with_shape(ImageShape::new(usize::MAX, 2, 2)).is_err(),
             "the product overflows"
         );
-        let truth =
-            |count: usize, value| Images::new(ImageShape::new(1, 1, 3), vec![value; 3 * count]);
+        let truth = |count: usize, value| Images::new(ImageShape::new(1, 1, 3), vec![value; 3 * count]);
         assert_eq!(
             good().with_truth(truth(1, 0.5)).unwrap().shape(),
             Some(ImageShape::new(1, 1, 3))

@@ -22,9 +22,7 @@ pub(crate) fn read<T>(path: &Path, parse: impl FnOnce(&Contents<'_>) -> Result<T
 /// Messages quote names and texts of the file, which can be long or hold control characters.
 fn one_line(message: &str) -> String {
     let shown = message.chars().take(300);
-    shown
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    shown.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 fn map(file: &File) -> std::io::Result<Mmap> {
@@ -43,11 +41,7 @@ pub(crate) struct Contents<'a> {
 
 impl<'a> Contents<'a> {
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self> {
-        let unreadable = |e| {
-            Error::usage(format!(
-                "not a whole safetensors file ({e}): copy it or make it again"
-            ))
-        };
+        let unreadable = |e| Error::usage(format!("not a whole safetensors file ({e}): copy it or make it again"));
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
         Ok(Self {
             tensors: SafeTensors::deserialize(bytes).map_err(unreadable)?,
@@ -94,11 +88,7 @@ impl<'a> Contents<'a> {
     pub(crate) fn number<T: std::str::FromStr>(&self, key: &str) -> Result<Option<T>> {
         let parse = |text: &str| {
             let number = text.trim().parse();
-            number.map_err(|_| {
-                Error::usage(format!(
-                    "the metadata's `{key}` is {text:?}: it must be a number"
-                ))
-            })
+            number.map_err(|_| Error::usage(format!("the metadata's `{key}` is {text:?}: it must be a number")))
         };
         self.text(key).map(parse).transpose()
     }

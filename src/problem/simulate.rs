@@ -2,10 +2,7 @@
 
 use qcs_kernels::philox::{Domain, Stream};
 
-use super::{
-    Cells, Ensemble, Matrix, Origin, Problem, Quantiser, check_pixels, check_scale, check_sigma,
-    mean,
-};
+use super::{Cells, Ensemble, Matrix, Origin, Problem, Quantiser, check_pixels, check_scale, check_sigma, mean};
 use crate::error::{Error, Result};
 use crate::images::Images;
 
@@ -93,13 +90,7 @@ impl Problem {
     }
 }
 
-fn measure(
-    images: &Images,
-    a: &Matrix,
-    quantiser: &Quantiser,
-    sigma: f64,
-    seed: u64,
-) -> Result<Cells> {
+fn measure(images: &Images, a: &Matrix, quantiser: &Quantiser, sigma: f64, seed: u64) -> Result<Cells> {
     let m = a.rows();
     let (mut lower, mut upper) = (Vec::new(), Vec::new());
     let mut noise = vec![0.0f32; m];
@@ -184,14 +175,9 @@ mod tests {
         let problem = Problem::simulate(images(2), Sensing::Given(a), &settings).unwrap();
         let noise = |index: usize| -> Vec<f64> {
             let (lower, upper) = problem.cells().image(index);
-            lower
-                .iter()
-                .zip(upper)
-                .map(|(lo, up)| (lo + up) / 2.0)
-                .collect()
+            lower.iter().zip(upper).map(|(lo, up)| (lo + up) / 2.0).collect()
         };
-        let product =
-            |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>() / m as f64;
+        let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>() / m as f64;
         let (first, second) = (noise(0), noise(1));
         let bound = 4.0 * (2.0 / m as f64).sqrt() + 0.01;
         assert!((product(&first, &first) - 1.0).abs() < bound);
@@ -213,8 +199,7 @@ mod tests {
     #[test]
     fn the_default_step_is_the_optimum_for_the_variance_of_the_measurements() {
         let ensemble = Ensemble::RowOrthogonal;
-        let problem =
-            Problem::simulate(images(1), Sensing::Drawn { ensemble, m: 10 }, &settings()).unwrap();
+        let problem = Problem::simulate(images(1), Sensing::Drawn { ensemble, m: 10 }, &settings()).unwrap();
         // diag(A·Aᵀ) = N/M = 2.
         let expected = 0.586_019 * f64::sqrt(2.0 * 0.1 + 0.05 * 0.05);
         let step = problem.quantiser().unwrap().step().unwrap();
@@ -261,31 +246,18 @@ mod tests {
         let refused = |images: Images, sensing: Sensing, change: &dyn Fn(&mut Simulation)| {
             let mut settings = settings();
             change(&mut settings);
-            matches!(
-                Problem::simulate(images, sensing, &settings),
-                Err(Error::Usage(_))
-            )
+            matches!(Problem::simulate(images, sensing, &settings), Err(Error::Usage(_)))
         };
         assert!(refused(images(0), gaussian(3), &|_| ()));
         assert!(refused(images(1), gaussian(0), &|_| ()));
-        assert!(refused(
-            Images::new(SHAPE, vec![f32::NAN; 20]),
-            gaussian(3),
-            &|_| ()
-        ));
+        assert!(refused(Images::new(SHAPE, vec![f32::NAN; 20]), gaussian(3), &|_| ()));
         assert!(refused(images(1), gaussian(3), &|s| s.sigma = -0.1));
         assert!(refused(images(1), gaussian(3), &|s| s.bits = 9));
         assert!(refused(images(1), gaussian(3), &|s| s.step = Some(0.0)));
         assert!(refused(images(1), gaussian(3), &|s| s.mean_square = f64::NAN));
         let given = |n, value| Sensing::Given(Matrix::from_f64(2, n, vec![value; 2 * n]).unwrap());
-        assert!(
-            refused(images(1), given(19, 1.0), &|_| ()),
-            "19 columns for 20 pixels"
-        );
-        assert!(
-            refused(images(1), given(20, 1e300), &|_| ()),
-            "products would overflow"
-        );
+        assert!(refused(images(1), given(19, 1.0), &|_| ()), "19 columns for 20 pixels");
+        assert!(refused(images(1), given(20, 1e300), &|_| ()), "products would overflow");
         assert!(!refused(images(1), given(20, 1.0), &|_| ()));
     }
 }

@@ -50,8 +50,7 @@ impl Spectrum {
 
         let mut s = Diag::<f64>::zeros(m);
         let mut vectors = Mat::<f64>::zeros(m, m);
-        let scratch =
-            self_adjoint_evd_scratch::<f64>(m, ComputeEigenvectors::Yes, par, Default::default());
+        let scratch = self_adjoint_evd_scratch::<f64>(m, ComputeEigenvectors::Yes, par, Default::default());
         self_adjoint_evd(
             gram.as_ref(),
             s.as_mut(),
@@ -60,19 +59,10 @@ impl Spectrum {
             MemStack::new(&mut MemBuffer::new(scratch)),
             Default::default(),
         )
-        .map_err(|e| {
-            Error::Failed(format!(
-                "the eigendecomposition of A·Aᵀ failed ({e:?}): rescale A"
-            ))
-        })?;
+        .map_err(|e| Error::Failed(format!("the eigendecomposition of A·Aᵀ failed ({e:?}): rescale A")))?;
 
         // faer's order is ascending.
-        let eigenvalues = s
-            .column_vector()
-            .iter()
-            .rev()
-            .map(|&value| value.max(0.0))
-            .collect();
+        let eigenvalues = s.column_vector().iter().rev().map(|&value| value.max(0.0)).collect();
         let mut u = vec![0.0; m * m];
         u.par_chunks_mut(m).enumerate().for_each(|(i, row)| {
             for (j, entry) in row.iter_mut().enumerate() {
@@ -93,21 +83,10 @@ impl Spectrum {
     /// a probe fails.
     pub fn check(&self, a: &Matrix) -> Result<()> {
         let m = a.rows();
-        if self.eigenvalues.len() != m
-            || self
-                .u
-                .as_ref()
-                .is_some_and(|u| Some(u.len()) != m.checked_mul(m))
-        {
-            return Err(Error::usage(format!(
-                "eigenvalues must have M = {m} entries and U M·M"
-            )));
+        if self.eigenvalues.len() != m || self.u.as_ref().is_some_and(|u| Some(u.len()) != m.checked_mul(m)) {
+            return Err(Error::usage(format!("eigenvalues must have M = {m} entries and U M·M")));
         }
-        if !self
-            .eigenvalues
-            .iter()
-            .all(|&value| value.is_finite() && value >= 0.0)
-        {
+        if !self.eigenvalues.iter().all(|&value| value.is_finite() && value >= 0.0) {
             return Err(Error::usage("eigenvalues must be finite and not negative"));
         }
         if self
@@ -118,20 +97,9 @@ impl Spectrum {
             return Err(Error::usage("U holds NaN or infinity"));
         }
         let v: Vec<f64> = (0..m as u64).map(probe).collect();
-        let rotated = self
-            .u
-            .as_ref()
-            .map_or_else(|| v.clone(), |u| transpose_times(u, m, &v));
-        let back = |w: Vec<f64>| {
-            self.u
-                .as_ref()
-                .map_or_else(|| w.clone(), |u| times(u, m, &w))
-        };
-        let weighted = rotated
-            .iter()
-            .zip(&self.eigenvalues)
-            .map(|(r, e)| r * e)
-            .collect();
+        let rotated = self.u.as_ref().map_or_else(|| v.clone(), |u| transpose_times(u, m, &v));
+        let back = |w: Vec<f64>| self.u.as_ref().map_or_else(|| w.clone(), |u| times(u, m, &w));
+        let weighted = rotated.iter().zip(&self.eigenvalues).map(|(r, e)| r * e).collect();
         if !near(&back(rotated), &v) {
             return Err(Error::usage("U is not orthogonal in double precision"));
         }
@@ -177,19 +145,14 @@ mod tests {
         let Spectrum { u, eigenvalues } = Spectrum::of(&a).unwrap();
         let u = u.unwrap();
         let values = a.to_f64();
-        assert!(
-            eigenvalues.windows(2).all(|pair| pair[0] >= pair[1]),
-            "largest first"
-        );
+        assert!(eigenvalues.windows(2).all(|pair| pair[0] >= pair[1]), "largest first");
         for i in 0..m {
             for j in 0..m {
                 let pairs = || u[i * m..(i + 1) * m].iter().zip(&u[j * m..(j + 1) * m]);
                 let dot: f64 = pairs().map(|(a, b)| a * b).sum();
                 assert!((dot - f64::from(u8::from(i == j))).abs() < 1e-12);
                 let entry: f64 = pairs().zip(&eigenvalues).map(|((a, b), e)| a * b * e).sum();
-                let rows = values[i * n..(i + 1) * n]
-                    .iter()
-                    .zip(&values[j * n..(j + 1) * n]);
+                let rows = values[i * n..(i + 1) * n].iter().zip(&values[j * n..(j + 1) * n]);
                 let gram: f64 = rows.map(|(a, b)| a * b).sum();
                 assert!((entry - gram).abs() < 1e-12);
             }
@@ -236,10 +199,7 @@ mod tests {
             changed.check(&a).unwrap_err().to_string()
         };
         assert!(refusal(&|u, _| u[40] += 1e-6).contains("orthogonal"));
-        assert!(
-            refusal(&|u, _| u.iter_mut().for_each(|u| *u = f64::from(*u as f32)))
-                .contains("orthogonal")
-        );
+        assert!(refusal(&|u, _| u.iter_mut().for_each(|u| *u = f64::from(*u as f32))).contains("orthogonal"));
         assert!(refusal(&|u, _| u[3] = f64::NAN).contains("NaN"));
         assert!(refusal(&|u, _| u[3] = 1e300).contains("orthogonal"));
         assert!(refusal(&|u, _| u.truncate(80)).contains("M·M"));
@@ -249,13 +209,7 @@ mod tests {
         assert!(refusal(&|_, e| e[8] = f64::INFINITY).contains("finite"));
         assert!(refusal(&|_, e| e.truncate(8)).contains("M = 9"));
         let identity = Spectrum { u: None, ..good };
-        assert!(
-            identity
-                .check(&a)
-                .unwrap_err()
-                .to_string()
-                .contains("not those of A")
-        );
+        assert!(identity.check(&a).unwrap_err().to_string().contains("not those of A"));
         assert!(good_for_another_matrix_is_refused(&identity));
     }
 

@@ -141,7 +141,11 @@ impl Samples {
             let alive: Vec<usize> = (0..self.chains)
                 .filter(|&chain| !self.diverged.iter().any(|d| d.image == image && d.chain == chain))
                 .collect();
-            let used = if alive.is_empty() { (0..self.chains).collect() } else { alive };
+            let used = if alive.is_empty() {
+                (0..self.chains).collect()
+            } else {
+                alive
+            };
             for (pixel, result) in result.iter_mut().enumerate() {
                 let of = |&chain: &usize| f64::from(self.states.image(image * self.chains + chain)[pixel]);
                 values.clear();
@@ -168,7 +172,12 @@ impl Sampler<'_> {
     /// # Errors
     /// Settings out of range, a problem that does not fit the prior, a checkpoint of another run, a device that cannot
     /// hold a batch, or the observer's own error.
-    pub fn run(&self, engine: &mut dyn Engine, resume: Option<Checkpoint>, observer: &mut dyn Observer) -> Result<Outcome> {
+    pub fn run(
+        &self,
+        engine: &mut dyn Engine,
+        resume: Option<Checkpoint>,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
         self.check()?;
         let mut run = match resume {
             Some(checkpoint) => {
@@ -215,7 +224,9 @@ impl Sampler<'_> {
         }
         if self.images > problem.cells().count() {
             let (asked, there) = (self.images, problem.cells().count());
-            return Err(Error::usage(format!("{asked} images asked for, but the problem holds {there}")));
+            return Err(Error::usage(format!(
+                "{asked} images asked for, but the problem holds {there}"
+            )));
         }
         Ok(())
     }

@@ -79,7 +79,11 @@ impl PackedConv {
                 for i in in_block * BLOCK..(in_block + 1) * BLOCK {
                     for o in first * BLOCK..(first + blocks) * BLOCK {
                         let there = i < inputs && o < outputs;
-                        packed.push(if there { weight[(o * inputs + i) * taps + tap] } else { 0.0 });
+                        packed.push(if there {
+                            weight[(o * inputs + i) * taps + tap]
+                        } else {
+                            0.0
+                        });
                     }
                 }
             }
@@ -383,7 +387,9 @@ mod tests {
     }
 
     fn random(len: usize, seed: usize) -> Vec<f32> {
-        (0..len).map(|i| ((i + seed) * 7919 % 2003) as f32 / 1001.0 - 1.0).collect()
+        (0..len)
+            .map(|i| ((i + seed) * 7919 % 2003) as f32 / 1001.0 - 1.0)
+            .collect()
     }
 
     fn check(isa: Isa, channels: (usize, usize), size: (usize, usize), taps: (usize, usize), elu_first: bool) {
@@ -393,8 +399,16 @@ mod tests {
         let weight = random(outputs * inputs * taps_count, 2);
         let bias = random(outputs, 3);
         let residual = random(outputs * pixels, 4);
-        let activated: Vec<f32> =
-            x.iter().map(|&v| if elu_first && v < 0.0 { f64::from(v).exp_m1() as f32 } else { v }).collect();
+        let activated: Vec<f32> = x
+            .iter()
+            .map(|&v| {
+                if elu_first && v < 0.0 {
+                    f64::from(v).exp_m1() as f32
+                } else {
+                    v
+                }
+            })
+            .collect();
         let expected = plain(&activated, &weight, &bias, channels, size, taps);
 
         let shape = ConvShape {
@@ -412,7 +426,17 @@ mod tests {
         let mut output = vec![f32::NAN; shape.out_blocks * BLOCK * pixels];
         let (input, added) = (block(&x, inputs, pixels), block(&residual, outputs, pixels));
         let mut threads = Threads::new(2);
-        conv(&mut threads, isa, shape, &packed, &input, prologue, Some(&added), &mut scratch, &mut output);
+        conv(
+            &mut threads,
+            isa,
+            shape,
+            &packed,
+            &input,
+            prologue,
+            Some(&added),
+            &mut scratch,
+            &mut output,
+        );
 
         let sum_of_terms = (inputs * taps_count + 2) as f64;
         for c in 0..shape.out_blocks * BLOCK {
@@ -423,7 +447,10 @@ mod tests {
                     false => 0.0,
                 };
                 // Each term is below 1 in size and is rounded once, as is each partial sum.
-                assert!((value - expected).abs() < 1e-7 * sum_of_terms, "{channels:?} {size:?} {taps:?} {c} {p}");
+                assert!(
+                    (value - expected).abs() < 1e-7 * sum_of_terms,
+                    "{channels:?} {size:?} {taps:?} {c} {p}"
+                );
             }
         }
     }

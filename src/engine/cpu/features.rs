@@ -23,14 +23,7 @@ pub fn load_image(threads: &mut Threads, x: &[f32], channels: usize, pixels: usi
 }
 
 /// The feature map divided by beta, from blocks to `[channels, pixels]`.
-pub fn store_score(
-    threads: &mut Threads,
-    input: &[f32],
-    channels: usize,
-    pixels: usize,
-    beta: f32,
-    score: &mut [f32],
-) {
+pub fn store_score(threads: &mut Threads, input: &[f32], channels: usize, pixels: usize, beta: f32, score: &mut [f32]) {
     let blocks = channels.div_ceil(BLOCK);
     threads.for_each(score, pixels, &|index, plane| {
         let (image, c) = (index / channels, index % channels);
@@ -86,8 +79,12 @@ pub fn norm_coefficients(
             let plane = &input[index * pixels * BLOCK..(index + 1) * pixels * BLOCK];
             let at = image * 2 * padded + block * BLOCK;
             // SAFETY: each task writes the eight means and the eight variances of its own block.
-            let (means, variances) =
-                unsafe { (output.part(at..at + BLOCK), output.part(at + padded..at + padded + BLOCK)) };
+            let (means, variances) = unsafe {
+                (
+                    output.part(at..at + BLOCK),
+                    output.part(at + padded..at + padded + BLOCK),
+                )
+            };
             dispatch!(isa, plane_moments(plane: &[f32], means: &mut [f32], variances: &mut [f32]));
         });
     }
@@ -303,7 +300,13 @@ mod tests {
     #[test]
     fn the_norm_is_right_for_a_map_whose_mean_is_a_thousand_times_its_spread() {
         let (channels, pixels) = (6, 49);
-        let map = plane(pixels, |c, p| if c < channels { 1000.0 * (c + 1) as f32 + value(c, p) } else { 0.0 });
+        let map = plane(pixels, |c, p| {
+            if c < channels {
+                1000.0 * (c + 1) as f32 + value(c, p)
+            } else {
+                0.0
+            }
+        });
         let of = |seed: usize| (0..channels).map(|c| value(c, seed)).collect::<Vec<f32>>();
         let (alpha, gamma, beta) = (of(1), of(2), of(3));
         let params = NormParams {
@@ -312,8 +315,9 @@ mod tests {
             beta: &beta,
         };
         let channel = |c: usize| (0..pixels).map(move |p| p * BLOCK + c);
-        let means: Vec<f64> =
-            (0..channels).map(|c| channel(c).map(|i| f64::from(map[i])).sum::<f64>() / pixels as f64).collect();
+        let means: Vec<f64> = (0..channels)
+            .map(|c| channel(c).map(|i| f64::from(map[i])).sum::<f64>() / pixels as f64)
+            .collect();
         let mean = means.iter().sum::<f64>() / channels as f64;
         let variance = means.iter().map(|m| (m - mean).powi(2)).sum::<f64>() / (channels - 1) as f64;
         for isa in instruction_sets() {
@@ -341,11 +345,19 @@ mod tests {
             for (height, width) in [(1, 1), (3, 4), (7, 9)] {
                 let map = plane(height * width, |c, p| value(c, p) - 5.0);
                 let (mut scratch, mut output) = (map.clone(), map.clone());
-                max_pool(&mut Threads::new(1), isa, &map, (height, width), &mut scratch, &mut output);
+                max_pool(
+                    &mut Threads::new(1),
+                    isa,
+                    &map,
+                    (height, width),
+                    &mut scratch,
+                    &mut output,
+                );
                 for (i, &got) in output.iter().enumerate() {
                     let (y, x, c) = (i / BLOCK / width, i / BLOCK % width, i % BLOCK);
                     let rows = y.saturating_sub(2)..(y + 3).min(height);
-                    let window = rows.flat_map(|r| (x.saturating_sub(2)..(x + 3).min(width)).map(move |q| r * width + q));
+                    let window =
+                        rows.flat_map(|r| (x.saturating_sub(2)..(x + 3).min(width)).map(move |q| r * width + q));
                     let expected = window.map(|p| map[p * BLOCK + c]).fold(f32::NEG_INFINITY, f32::max);
                     assert_eq!(got, expected);
                 }
@@ -372,18 +384,31 @@ mod tests {
     #[test]
     fn resizing_keeps_the_corners_and_every_linear_map() {
         for isa in instruction_sets() {
-            for (from, to) in [((3, 4), (6, 8)), ((14, 14), (28, 28)), ((5, 5), (5, 5)), ((2, 2), (1, 7))] {
+            for (from, to) in [
+                ((3, 4), (6, 8)),
+                ((14, 14), (28, 28)),
+                ((5, 5), (5, 5)),
+                ((2, 2), (1, 7)),
+            ] {
                 let line = |y: f64, x: f64, c: usize| y + 2.0 * x + c as f64;
                 let position = |at: usize, a: usize, b: usize| match b {
                     1 => 0.0,
                     _ => at as f64 * (a - 1) as f64 / (b - 1) as f64,
                 };
-                let map = plane(from.0 * from.1, |c, p| line((p / from.1) as f64, (p % from.1) as f64, c) as f32);
+                let map = plane(from.0 * from.1, |c, p| {
+                    line((p / from.1) as f64, (p % from.1) as f64, c) as f32
+                });
                 let mut output = vec![f32::NAN; to.0 * to.1 * BLOCK];
                 resize_add(&mut Threads::new(1), isa, &map, from, None, to, &mut output);
                 for (i, got) in output.iter().enumerate() {
-                    let (y, x) = (position(i / BLOCK / to.1, from.0, to.0), position(i / BLOCK % to.1, from.1, to.1));
-                    assert!((f64::from(*got) - line(y, x, i % BLOCK)).abs() < 1e-4, "{from:?} {to:?} {i}");
+                    let (y, x) = (
+                        position(i / BLOCK / to.1, from.0, to.0),
+                        position(i / BLOCK % to.1, from.1, to.1),
+                    );
+                    assert!(
+                        (f64::from(*got) - line(y, x, i % BLOCK)).abs() < 1e-4,
+                        "{from:?} {to:?} {i}"
+                    );
                 }
             }
         }

@@ -18,7 +18,8 @@ unsafe impl Send for Arena {}
 
 impl Arena {
     pub fn new(bytes: usize) -> Self {
-        let layout = Layout::from_size_align(bytes.max(ALIGNMENT), ALIGNMENT).expect("a plan's arena fits the address space");
+        let layout =
+            Layout::from_size_align(bytes.max(ALIGNMENT), ALIGNMENT).expect("a plan's arena fits the address space");
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
         Self { start, layout }
@@ -31,7 +32,12 @@ impl Arena {
     pub unsafe fn slice<T>(&self, range: Range<usize>) -> &[T] {
         assert!(range.end <= self.layout.size() && range.start.is_multiple_of(ALIGNMENT));
         // SAFETY: in bounds, aligned, initialised (the arena was zeroed).
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(range.start).cast(), range.len() / size_of::<T>()) }
+        unsafe {
+            std::slice::from_raw_parts(
+                self.start.as_ptr().add(range.start).cast(),
+                range.len() / size_of::<T>(),
+            )
+        }
     }
 
     /// The bytes `range` as values of type `T`, to write.
