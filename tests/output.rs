@@ -42,14 +42,7 @@ fn images_written_as_png_are_loaded_as_the_same_images() {
 fn values_outside_the_range_are_clamped_and_values_between_bytes_rounded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.png");
-    let values = [
-        -0.5,
-        1.5,
-        0.4999 / 255.0,
-        0.5001 / 255.0,
-        f32::NAN,
-        f32::INFINITY,
-    ];
+    let values = [-0.5, 1.5, 0.4999 / 255.0, 0.5001 / 255.0, f32::NAN, f32::INFINITY];
     png::write_image(&path, ImageShape::new(1, 2, 3), &values).unwrap();
     let read = load_images(&path, &LoadOptions::default()).unwrap();
     assert_eq!(read.data, [0.0, 1.0, 0.0, 1.0 / 255.0, 0.0, 1.0]);
@@ -74,8 +67,7 @@ fn small_images_are_enlarged_by_whole_factors_in_the_grid() {
     let shape = ImageShape::new(1, 28, 28);
     let grey = Images::new(shape, vec![0.5; 10 * shape.len()]);
     let picture = Grid::new(vec![series("truth", &grey, Style::Intensity)]).render();
-    let grey_pixels =
-        share_of(&picture, Rgb([128; 3])) * f64::from(picture.width() * picture.height());
+    let grey_pixels = share_of(&picture, Rgb([128; 3])) * f64::from(picture.width() * picture.height());
     let side = (grey_pixels / 10.0).sqrt();
     assert!(side >= 84.0 && side % 28.0 == 0.0, "{side}");
 }
@@ -127,10 +119,7 @@ fn a_grid_is_written_as_a_png_that_decodes() {
 #[test]
 #[should_panic(expected = "the same images")]
 fn series_of_different_images_cannot_make_a_grid() {
-    let (four, five) = (
-        images(ImageShape::new(1, 8, 8), 4),
-        images(ImageShape::new(1, 8, 8), 5),
-    );
+    let (four, five) = (images(ImageShape::new(1, 8, 8), 4), images(ImageShape::new(1, 8, 8), 5));
     Grid::new(vec![
         series("a", &four, Style::Intensity),
         series("b", &five, Style::Intensity),
@@ -143,10 +132,7 @@ fn a_contact_sheet_shows_every_image_once() {
     let grey = Images::new(shape, vec![0.5; 7 * shape.len()]);
     let sheet = contact_sheet(&grey, 3);
     assert_eq!(sheet.dimensions(), (3 * 88 + 4, 3 * 88 + 4));
-    let pixels = sheet
-        .pixels()
-        .filter(|pixel| **pixel == Rgb([128; 3]))
-        .count();
+    let pixels = sheet.pixels().filter(|pixel| **pixel == Rgb([128; 3])).count();
     assert_eq!(pixels, 7 * 84 * 84);
 }
 
@@ -191,10 +177,7 @@ fn json_stays_valid_without_truth_with_infinite_psnr_and_with_divergence() {
     let json = json_of(&Report::new(vec![metrics(0, "ep", None)], &[]));
     assert!(json["images"][0]["psnr"].is_null() && json["methods"][0]["psnr"].is_null());
     assert_eq!(json["methods"][0]["consistency"]["mean"], 0.75);
-    let rows = vec![
-        metrics(0, "ep", Some(f64::INFINITY)),
-        metrics(1, "ep", Some(20.0)),
-    ];
+    let rows = vec![metrics(0, "ep", Some(f64::INFINITY)), metrics(1, "ep", Some(20.0))];
     let json = json_of(&Report::new(rows, &[]));
     assert_eq!(json["images"][0]["psnr"], "inf");
     assert_eq!(json["methods"][0]["psnr"]["mean"], "inf");
@@ -207,10 +190,7 @@ fn json_stays_valid_without_truth_with_infinite_psnr_and_with_divergence() {
 fn the_csv_report_has_one_row_per_image_and_quotes_what_needs_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metrics.csv");
-    let rows = vec![
-        metrics(0, "ep", Some(f64::INFINITY)),
-        metrics(7, "ep, \"cold\"", None),
-    ];
+    let rows = vec![metrics(0, "ep", Some(f64::INFINITY)), metrics(7, "ep, \"cold\"", None)];
     Report::new(rows, &[]).write_csv(&path).unwrap();
     let expected = "index,method,psnr,ssim,consistency\n\
                     0,ep,inf,0.5,0.75\n\

@@ -16,10 +16,7 @@ pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::
 }
 
 /// For `#[serde(serialize_with)]` on an `Option<f64>`.
-pub(crate) fn serialize_option<S: Serializer>(
-    value: &Option<f64>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize_option<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => serialize(value, serializer),
         None => serializer.serialize_none(),

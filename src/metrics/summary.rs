@@ -61,10 +61,7 @@ mod tests {
     #[test]
     fn an_infinite_value_makes_the_mean_infinite_and_the_error_unknown() {
         let summary = Summary::of(&[20.0, f64::INFINITY]).unwrap();
-        assert_eq!(
-            (summary.mean, summary.standard_error),
-            (f64::INFINITY, None)
-        );
+        assert_eq!((summary.mean, summary.standard_error), (f64::INFINITY, None));
         assert!(Summary::of(&[20.0, f64::NAN]).unwrap().mean.is_nan());
     }
 }

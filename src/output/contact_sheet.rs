@@ -18,10 +18,7 @@ pub fn contact_sheet(images: &Images, per_row: usize) -> RgbImage {
     let factor = ((CELL + side / 2) / side).max(1) as u32;
     let pitch_x = shape.width as u32 * factor + GAP;
     let pitch_y = shape.height as u32 * factor + GAP;
-    let (columns, rows) = (
-        per_row.min(count.max(1)) as u32,
-        count.div_ceil(per_row) as u32,
-    );
+    let (columns, rows) = (per_row.min(count.max(1)) as u32, count.div_ceil(per_row) as u32);
     let mut canvas = Canvas::new(columns * pitch_x + GAP, rows * pitch_y + GAP);
     for (index, image) in images.iter().enumerate() {
         let x = GAP + (index % per_row) as u32 * pitch_x;

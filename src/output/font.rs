@@ -125,11 +125,7 @@ impl Glyph {
             _ => '?' as usize - 0x20,
         };
         let (band, start) = (slot / PER_BAND, slot % PER_BAND * (COLUMNS + 1));
-        let inked = |column: &usize| {
-            GLYPHS[band]
-                .iter()
-                .any(|row| row.as_bytes()[*column] == b'#')
-        };
+        let inked = |column: &usize| GLYPHS[band].iter().any(|row| row.as_bytes()[*column] == b'#');
         let mut columns = start..start + COLUMNS;
         let (first_column, width) = match (columns.clone().find(inked), columns.rfind(inked)) {
             // Digits keep their full width, so that numbers stand in columns.
@@ -169,8 +165,7 @@ impl Bitmap {
 
     /// Whether there is ink; beyond the edge there is none.
     fn at(&self, x: isize, y: isize) -> bool {
-        let inside =
-            (0..self.width as isize).contains(&x) && (0..self.height() as isize).contains(&y);
+        let inside = (0..self.width as isize).contains(&x) && (0..self.height() as isize).contains(&y);
         inside && self.ink[y as usize * self.width + x as usize]
     }
 
@@ -281,10 +276,7 @@ mod tests {
 
     #[test]
     fn text_is_wrapped_at_spaces_only() {
-        assert_eq!(
-            wrap("posterior std", width("posterior")),
-            ["posterior", "std"]
-        );
+        assert_eq!(wrap("posterior std", width("posterior")), ["posterior", "std"]);
         assert_eq!(wrap("a b", 1000), ["a b"]);
         assert!(wrap("", 10).is_empty());
     }

@@ -37,18 +37,12 @@ impl<'a> Grid<'a> {
     /// Panics without series or images, or if the series differ in the number or shape of their images
     /// or in the number of their captions.
     pub fn new(series: Vec<Series<'a>>) -> Self {
-        let first = series
-            .first()
-            .expect("a grid has at least one series")
-            .images;
+        let first = series.first().expect("a grid has at least one series").images;
         assert!(first.count() > 0, "a grid has at least one image");
         for one in &series {
             let alike = one.images.shape == first.shape && one.images.count() == first.count();
             assert!(alike, "every series shows the same images");
-            let captioned = one
-                .captions
-                .as_ref()
-                .is_none_or(|all| all.len() == first.count());
+            let captioned = one.captions.as_ref().is_none_or(|all| all.len() == first.count());
             assert!(captioned, "every image has one caption");
         }
         Self { series }
@@ -62,16 +56,8 @@ impl<'a> Grid<'a> {
     /// Draws the picture.
     pub fn render(&self) -> RgbImage {
         let in_columns = self.count() <= MOST_IN_COLUMN;
-        let target = if in_columns {
-            CELL_IN_COLUMN
-        } else {
-            CELL_IN_ROW
-        };
-        let strips: Vec<Strip> = self
-            .series
-            .iter()
-            .map(|one| Strip::of(one, target))
-            .collect();
+        let target = if in_columns { CELL_IN_COLUMN } else { CELL_IN_ROW };
+        let strips: Vec<Strip> = self.series.iter().map(|one| Strip::of(one, target)).collect();
         if in_columns {
             self.render_columns(&strips)
         } else {
@@ -89,11 +75,7 @@ impl<'a> Grid<'a> {
         let across = self.count().min(PER_BAND) as u32;
         let label_width = most(strips, Strip::legend_width);
         let left = MARGIN + label_width + 3 * GAP;
-        let band_height = strips
-            .iter()
-            .map(|strip| strip.row_height() + ROW_GAP)
-            .sum::<u32>()
-            + ROW_GAP;
+        let band_height = strips.iter().map(|strip| strip.row_height() + ROW_GAP).sum::<u32>() + ROW_GAP;
         let mut canvas = Canvas::new(
             left + across * pitch - GAP + MARGIN,
             2 * MARGIN + bands * band_height - 2 * ROW_GAP,
@@ -105,9 +87,7 @@ impl<'a> Grid<'a> {
             }
             for strip in strips {
                 let top = y + strip.height.saturating_sub(strip.legend_height()) / 2;
-                let below = strip
-                    .label
-                    .draw(&mut canvas, MARGIN, top, label_width, Align::Left);
+                let below = strip.label.draw(&mut canvas, MARGIN, top, label_width, Align::Left);
                 if let Some(bar) = &strip.bar {
                     bar.draw(&mut canvas, MARGIN, below);
                 }
@@ -129,10 +109,7 @@ impl<'a> Grid<'a> {
         let row = most(strips, Strip::cell_height) + ROW_GAP;
         let last = first + (self.count() as u32 - 1) * row;
         let bottom = last + most(strips, |strip| strip.cell_height() + strip.bar_height());
-        let mut canvas = Canvas::new(
-            2 * MARGIN + strips.len() as u32 * pitch - 2 * GAP,
-            bottom + MARGIN,
-        );
+        let mut canvas = Canvas::new(2 * MARGIN + strips.len() as u32 * pitch - 2 * GAP, bottom + MARGIN);
         for (strip, position) in strips.iter().zip(0..) {
             let x = MARGIN + position * pitch;
             let top = MARGIN + header - strip.label.height();
@@ -196,9 +173,7 @@ impl<'a> Strip<'a> {
     }
 
     fn legend_width(&self) -> u32 {
-        self.label
-            .width()
-            .max(self.bar.as_ref().map_or(0, |_| BAR_WIDTH))
+        self.label.width().max(self.bar.as_ref().map_or(0, |_| BAR_WIDTH))
     }
 
     fn legend_height(&self) -> u32 {

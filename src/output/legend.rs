@@ -37,17 +37,7 @@ impl Label {
         let titles = self.title.iter().map(|line| (line, INK));
         for (line, colour) in titles.chain(self.note.iter().map(|note| (note, MUTED))) {
             let height = font::HEIGHT;
-            canvas.text(
-                Area {
-                    x,
-                    y,
-                    width,
-                    height,
-                },
-                align,
-                line,
-                colour,
-            );
+            canvas.text(Area { x, y, width, height }, align, line, colour);
             y += font::LINE;
         }
         y

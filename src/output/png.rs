@@ -27,11 +27,7 @@ pub fn write_images(folder: impl AsRef<Path>, images: &Images) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "create", e))?;
     let digits = images.count().saturating_sub(1).to_string().len().max(4);
     for (index, image) in images.iter().enumerate() {
-        write_image(
-            folder.join(format!("{index:0digits$}.png")),
-            images.shape,
-            image,
-        )?;
+        write_image(folder.join(format!("{index:0digits$}.png")), images.shape, image)?;
     }
     Ok(())
 }

@@ -71,10 +71,7 @@ impl Report {
                     psnr: summary(|image| image.psnr),
                     ssim: summary(|image| image.ssim),
                     consistency: summary(|image| image.consistency),
-                    seconds: seconds
-                        .iter()
-                        .find(|(timed, _)| *timed == name)
-                        .map(|timed| timed.1),
+                    seconds: seconds.iter().find(|(timed, _)| *timed == name).map(|timed| timed.1),
                 }
             })
             .collect();
@@ -92,8 +89,8 @@ impl Report {
     pub fn write_csv(&self, path: impl AsRef<Path>) -> Result<()> {
         let mut text = String::from("index,method,psnr,ssim,consistency\n");
         for image in &self.images {
-            let metrics = [image.psnr, image.ssim, image.consistency]
-                .map(|metric| metric.map_or(String::new(), number::text));
+            let metrics =
+                [image.psnr, image.ssim, image.consistency].map(|metric| metric.map_or(String::new(), number::text));
             let method = quoted(&image.method);
             text += &format!("{},{method},{}\n", image.index, metrics.join(","));
         }
@@ -103,8 +100,7 @@ impl Report {
 
 fn write_text(path: &Path, text: &str) -> Result<()> {
     write_atomically(path, |w: &mut dyn Write| {
-        w.write_all(text.as_bytes())
-            .map_err(|e| Error::io(path, "write", e))
+        w.write_all(text.as_bytes()).map_err(|e| Error::io(path, "write", e))
     })
 }
 

@@ -38,11 +38,7 @@ impl Series<'_> {
 
     /// The widest caption, which may be wider than the images.
     pub(super) fn caption_width(&self) -> u32 {
-        let widths = self
-            .captions
-            .iter()
-            .flatten()
-            .map(|caption| font::width(caption));
+        let widths = self.captions.iter().flatten().map(|caption| font::width(caption));
         widths.max().unwrap_or(0)
     }
 
@@ -54,11 +50,7 @@ impl Series<'_> {
                 (self.images.iter().map(picture).collect(), None)
             }
             Style::Heat => {
-                let means: Vec<Vec<f32>> = self
-                    .images
-                    .iter()
-                    .map(|image| self.channel_means(image))
-                    .collect();
+                let means: Vec<Vec<f32>> = self.images.iter().map(|image| self.channel_means(image)).collect();
                 let greatest = scale_of(means.iter().flatten());
                 let pictures = means.iter().map(|means| self.heat_map(means, greatest));
                 (pictures.collect(), Some(ColourBar { greatest }))
@@ -70,9 +62,7 @@ impl Series<'_> {
         let shape = self.images.shape;
         let plane = shape.height * shape.width;
         let sum = |pixel| image[pixel..].iter().step_by(plane).sum::<f32>();
-        (0..plane)
-            .map(|pixel| sum(pixel) / shape.channels as f32)
-            .collect()
+        (0..plane).map(|pixel| sum(pixel) / shape.channels as f32).collect()
     }
 
     fn heat_map(&self, values: &[f32], greatest: f32) -> RgbImage {
@@ -85,9 +75,6 @@ impl Series<'_> {
 
 /// The upper end of a heat map: the greatest finite value, or 1 if there is none above 0.
 fn scale_of<'v>(values: impl Iterator<Item = &'v f32>) -> f32 {
-    let greatest = values
-        .copied()
-        .filter(|value| value.is_finite())
-        .fold(0.0, f32::max);
+    let greatest = values.copied().filter(|value| value.is_finite()).fold(0.0, f32::max);
     if greatest > 0.0 { greatest } else { 1.0 }
 }
