@@ -119,7 +119,7 @@ fn load_npz(path: &Path, name: Option<&str>, options: &LoadOptions) -> Result<Im
     let name = match name {
         Some(name) => name.to_owned(),
         None => archive
-            .entries()?
+            .entries()
             .into_iter()
             .find(|entry| entry.kind != 'i' && Layout::of(&entry.shape, options.shape).is_ok())
             .map(|entry| entry.name)

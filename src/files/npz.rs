@@ -38,7 +38,7 @@ impl Npz {
     }
 
     /// The arrays of numbers in the order they were saved; members that are no such array are passed over.
-    pub fn entries(&mut self) -> Result<Vec<Entry>> {
+    pub fn entries(&mut self) -> Vec<Entry> {
         let mut entries = Vec::new();
         for index in 0..self.archive.len() {
             let Ok(mut member) = self.archive.by_index(index) else {
@@ -55,15 +55,13 @@ impl Npz {
                 });
             }
         }
-        Ok(entries)
+        entries
     }
 
     /// Reads the array called `name`.
     pub fn read(&mut self, name: &str) -> Result<NpyArray> {
         let index = (0..self.archive.len())
-            .find(|&index| {
-                matches!(self.archive.name_for_index(index), Some(Ok(member)) if array_name(&member).as_deref() == Some(name))
-            })
+            .find(|&index| self.name(index).as_deref() == Some(name))
             .ok_or_else(|| self.no_such_array(name))?;
         self.read_member(index)
             .map_err(|reason| Error::bad_file(&self.path, format!("array {name:?} {reason}")))
@@ -88,10 +86,13 @@ impl Npz {
         }
     }
 
+    /// The name of a member, if it is an array.
+    fn name(&self, index: usize) -> Option<String> {
+        array_name(&self.archive.name_for_index(index)?.ok()?)
+    }
+
     fn no_such_array(&self, name: &str) -> Error {
-        let names: Vec<String> = (0..self.archive.len())
-            .filter_map(|index| array_name(&self.archive.name_for_index(index)?.ok()?))
-            .collect();
+        let names: Vec<String> = (0..self.archive.len()).filter_map(|index| self.name(index)).collect();
         let names = names.join(", ");
         Error::bad_file(&self.path, format!("has no array {name:?}; it has: {names}"))
     }
