@@ -102,7 +102,7 @@ pub struct Preset {
     pub steps_per_level: usize,
     pub step_scale: f64,
     pub xi: f64,
-    /// E[x²] over the data set's pixels; the quantiser's default step follows from it
+    /// `E[x²]` over the data set's pixels; the quantiser's default step follows from it
     pub mean_square: f64,
 }
 

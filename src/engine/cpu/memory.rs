@@ -119,6 +119,9 @@ impl<T> Parts<T> {
     }
 }
 
+/// Work on one piece of each of two slices.
+type PairTask<'a, T, S> = dyn Fn(usize, &mut [T], &mut [S]) + Sync + 'a;
+
 impl Threads {
     /// Cuts `data` into pieces of `size` and calls `task(index, piece)` for each, on all threads.
     pub fn for_each<T: Send>(&mut self, data: &mut [T], size: usize, task: &(dyn Fn(usize, &mut [T]) + Sync)) {
@@ -136,7 +139,7 @@ impl Threads {
         &mut self,
         (a, size_a): (&mut [T], usize),
         (b, size_b): (&mut [S], usize),
-        task: &(dyn Fn(usize, &mut [T], &mut [S]) + Sync),
+        task: &PairTask<'_, T, S>,
     ) {
         let count = a.len() / size_a.max(1);
         assert_eq!(count, b.len() / size_b.max(1), "both slices have a piece for each task");

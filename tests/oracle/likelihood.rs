@@ -1,8 +1,6 @@
 //! The likelihood scores against the float64 oracle, and the symmetries that need none.
 
-mod goldens;
-
-use goldens::{Golden, relative_error};
+use crate::golden::{Golden, relative_error};
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Constants, Engine, State, Step};
 use qcs::likelihood::{EpStart, Likelihood, LikelihoodPlan, Method};

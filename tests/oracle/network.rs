@@ -1,10 +1,8 @@
 //! The network against PyTorch in float64.
 
-mod goldens;
-
 use std::collections::HashMap;
 
-use goldens::{Golden, relative_error};
+use crate::golden::{Golden, relative_error};
 use qcs::ImageShape;
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Constants, Engine, State, Step};
