@@ -3,6 +3,7 @@
 mod file;
 mod ncsnv2;
 mod schedule;
+mod shipped;
 
 use std::collections::HashMap;
 
