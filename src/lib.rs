@@ -6,6 +6,7 @@ pub mod files;
 mod images;
 pub mod likelihood;
 pub mod metrics;
+pub mod output;
 pub mod plan;
 pub mod prior;
 pub mod problem;

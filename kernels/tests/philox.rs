@@ -127,6 +127,15 @@ fn ln_is_within_two_units_in_the_last_place() {
     assert!(worst.0 <= 2.0, "{worst:?}");
 }
 
+/// The reference is given the angle reduced to an eighth turn: f64's sine of an angle near π errs by the rounding of π.
+fn exact_sin_cos(turns: u32) -> (f64, f64) {
+    let quarter = turns.wrapping_add(1 << 29) >> 30;
+    let angle = f64::from(turns.wrapping_sub(quarter << 30) as i32) * std::f64::consts::PI
+        / 2_147_483_648.0;
+    let (s, c) = angle.sin_cos();
+    [(s, c), (c, -s), (-s, -c), (-c, s)][quarter as usize]
+}
+
 #[test]
 fn sine_and_cosine_of_turns_are_within_two_units_in_the_last_place() {
     let mut worst = (0.0, 0);
@@ -136,13 +145,7 @@ fn sine_and_cosine_of_turns_are_within_two_units_in_the_last_place() {
         .zip(0..)
         .map(|(axis, i): (u32, u32)| axis.wrapping_add(i).wrapping_sub(20_000));
     for turns in dense.chain(near_axes) {
-        // The reduction in integers is exact, so the reference is given the reduced angle: f64's sine of an angle near
-        // π would otherwise err by the rounding of π.
-        let quarter = turns.wrapping_add(1 << 29) >> 30;
-        let angle = f64::from(turns.wrapping_sub(quarter << 30) as i32) * std::f64::consts::PI
-            / 2_147_483_648.0;
-        let (s, c) = angle.sin_cos();
-        let (sine, cosine) = [(s, c), (c, -s), (-s, -c), (-c, s)][quarter as usize];
+        let (sine, cosine) = exact_sin_cos(turns);
         let value = sin_cos_turns(turns);
         let error = ulps(value.0, sine).max(ulps(value.1, cosine));
         worst = if error > worst.0 {
@@ -157,6 +160,37 @@ fn sine_and_cosine_of_turns_are_within_two_units_in_the_last_place() {
     assert_eq!(sin_cos_turns(1 << 30), (1.0, 0.0));
     assert_eq!(sin_cos_turns(1 << 31), (0.0, -1.0));
     assert_eq!(sin_cos_turns(3 << 30), (-1.0, 0.0));
+}
+
+#[test]
+fn normals_are_the_box_muller_transform_of_their_words() {
+    // Two units for the sine, two for the logarithm under the root (halved), one half for each rounding.
+    let mut worst = (0.0, 0);
+    for block in 0..500_000 {
+        let words = STREAM.words(block);
+        let values = normals(words);
+        for pair in 0..2 {
+            // The uniform value itself is an f32 by definition.
+            let u = f64::from(((f64::from(words[2 * pair] as f32) + 0.5) / 4_294_967_296.0) as f32);
+            let radius = (-2.0 * u.ln()).sqrt();
+            let (sine, cosine) = (f64::from(words[2 * pair + 1]) * std::f64::consts::TAU
+                / 4_294_967_296.0)
+                .sin_cos();
+            for (value, exact) in [
+                (values[2 * pair], radius * cosine),
+                (values[2 * pair + 1], radius * sine),
+            ] {
+                let error = ulps(value, exact);
+                worst = if error > worst.0 {
+                    (error, block)
+                } else {
+                    worst
+                };
+            }
+        }
+    }
+    println!("normals: {:.3} ulp in block {}", worst.0, worst.1);
+    assert!(worst.0 <= 4.0, "{worst:?}");
 }
 
 /// A million values; every tolerance below is five standard errors of its statistic at this number.

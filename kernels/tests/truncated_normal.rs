@@ -45,9 +45,24 @@ fn errors(value: Moments, exact: Moments) -> [f64; 2] {
 
 #[test]
 fn moments_are_right_in_every_kind_of_cell() {
-    let mut worst = [(0.0, 0.0, 0.0); 2];
+    // (name, bounds of the errors of mean and variance, worst found). In a wide bounded cell the variance may be 1/12
+    // where its terms are 1 (width 1, near 0), so a few roundings of 1e-16 in each grow twelvefold and more; in narrow
+    // cells and half-lines the terms are at most a few times the result.
+    let mut kinds = [
+        ("narrow", [1e-15, 5e-15]),
+        ("half-line", [2e-15, 5e-15]),
+        ("wide", [4e-15, 5e-14]),
+    ]
+    .map(|(name, bounds)| (name, bounds, [(0.0, 0.0, 0.0); 2]));
     for [lower, upper, mean, variance] in fixtures::rows::<4>(include_str!("fixtures/moments.csv"))
     {
+        let width = upper - lower;
+        let narrow = width <= 1.0 && (0.5 * (lower + upper) * width).abs() <= 4.0;
+        let (_, _, worst) = &mut kinds[if narrow {
+            0
+        } else {
+            1 + usize::from(width.is_finite())
+        }];
         let value = moments(lower, upper);
         for (worst, error) in worst
             .iter_mut()
@@ -61,8 +76,13 @@ fn moments_are_right_in_every_kind_of_cell() {
             };
         }
     }
-    println!("mean {:?}\nvariance {:?}", worst[0], worst[1]);
-    assert!(worst[0].0 < 4e-15 && worst[1].0 < 1e-13, "{worst:?}");
+    for (name, bounds, worst) in kinds {
+        println!("{name}: mean {:?}, variance {:?}", worst[0], worst[1]);
+        assert!(
+            worst[0].0 < bounds[0] && worst[1].0 < bounds[1],
+            "{name}: {worst:?}"
+        );
+    }
 }
 
 #[test]

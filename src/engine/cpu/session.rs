@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use super::conv::{BLOCK, ConvShape, PackedConv, Prologue, conv};
 use super::ep::{self, CellsRef, Covariance};
@@ -221,7 +222,7 @@ impl<'a> CpuSession<'a> {
     }
 
     fn run_likelihood(&mut self, op: &Op, step: Step) {
-        let (plan, covariance) = (self.plan, self.covariance(step));
+        let (plan, isa, covariance) = (self.plan, self.isa, self.covariance(step));
         let arena = &self.arena;
         let at = Operands { plan, arena };
         let cells = CellsRef {
@@ -238,7 +239,7 @@ impl<'a> CpuSession<'a> {
                 tau_g,
             } => {
                 let (z, h_f, tau_f) = (at.read(z), at.read(h_f), at.read(tau_f));
-                ep::moments(self.threads, cells, z, h_f, tau_f, at.write(h_g), at.write(tau_g));
+                ep::moments(self.threads, isa, cells, z, h_f, tau_f, at.write(h_g), at.write(tau_g));
             }
             Op::EpSeparate {
                 input,
@@ -251,17 +252,17 @@ impl<'a> CpuSession<'a> {
             }
             Op::EpGradient { z, h_f, tau_f, g } => {
                 let (z, h_f, tau_f) = (at.read(z), at.read(h_f), at.read(tau_f));
-                ep::gradient(self.threads, cells, z, h_f, tau_f, at.write(g));
+                ep::gradient(self.threads, isa, cells, z, h_f, tau_f, at.write(g));
             }
             Op::DiagGradient { z, g } => {
-                ep::diag_gradient(self.threads, cells, covariance, at.read(z), at.write(g));
+                ep::diag_gradient(self.threads, isa, cells, covariance, at.read(z), at.write(g));
             }
             _ => unreachable!("not an op of the likelihood"),
         }
     }
 
     fn run_sampler(&mut self, op: &Op, scratch: Range<usize>, step: Step) {
-        let (plan, seed) = (self.plan, self.constants.seed);
+        let (plan, isa, seed) = (self.plan, self.isa, self.constants.seed);
         let arena = &self.arena;
         let at = Operands { plan, arena };
         match *op {
@@ -287,7 +288,7 @@ impl<'a> CpuSession<'a> {
                     prior: at.read(prior),
                     likelihood: likelihood.map(|(score, gamma)| (at.read(score), at.read(gamma))),
                 };
-                update.apply(self.threads, at.scratch(scratch), at.write(x), at.write(frozen));
+                update.apply(self.threads, isa, at.scratch(scratch), at.write(x), at.write(frozen));
             }
             Op::Denoise { x, prior, frozen } => {
                 langevin::denoise(self.threads, step.beta, at.read(prior), at.read(frozen), at.write(x));
@@ -315,6 +316,14 @@ impl Session for CpuSession<'_> {
     fn execute(&mut self, program: Program, step: Step) {
         for instruction in self.plan.program(program) {
             self.run(&instruction.op, instruction.scratch.clone(), step);
+        }
+    }
+
+    fn execute_timed(&mut self, program: Program, step: Step, report: &mut dyn FnMut(&Op, Duration)) {
+        for instruction in self.plan.program(program) {
+            let start = Instant::now();
+            self.run(&instruction.op, instruction.scratch.clone(), step);
+            report(&instruction.op, start.elapsed());
         }
     }
 
