@@ -206,7 +206,11 @@ impl Sampler<'_> {
         self.schedule.len() * self.settings.steps_per_level
     }
 
-    fn check(&self) -> Result<()> {
+    /// Refuses what [`Sampler::run`] would refuse, before anything is computed.
+    ///
+    /// # Errors
+    /// As [`Sampler::run`].
+    pub fn check(&self) -> Result<()> {
         self.settings.check()?;
         let Some(problem) = self.problem else { return Ok(()) };
         let (n, image) = (problem.a().cols(), self.shape());
