@@ -10,6 +10,7 @@ pub mod output;
 pub mod plan;
 pub mod prior;
 pub mod problem;
+pub mod run;
 pub mod sampler;
 
 pub use error::{Error, Result};

@@ -12,5 +12,5 @@ mod series;
 
 pub use contact_sheet::contact_sheet;
 pub use grid::Grid;
-pub use report::{ImageMetrics, MethodMetrics, Report};
+pub use report::{Diverged, ImageMetrics, MethodMetrics, Report};
 pub use series::{Series, Style};

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::files::write_atomically;
 use crate::metrics::{Summary, number};
+use crate::sampler::Divergence;
 use crate::{Error, Result};
 
 /// What is known of one image as one method reconstructed it. Metrics that need a truth are absent without.
@@ -46,6 +47,16 @@ pub struct MethodMetrics {
 pub struct Report {
     pub methods: Vec<MethodMetrics>,
     pub images: Vec<ImageMetrics>,
+    /// States that were frozen at their last finite value; their images' metrics count all the same.
+    pub diverged: Vec<Diverged>,
+}
+
+/// A state that diverged, and the method whose state it was.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diverged {
+    pub method: String,
+    #[serde(flatten)]
+    pub at: Divergence,
 }
 
 impl Report {
@@ -75,7 +86,16 @@ impl Report {
                 }
             })
             .collect();
-        Self { methods, images }
+        Self {
+            methods,
+            images,
+            diverged: Vec::new(),
+        }
+    }
+
+    /// Records the states that diverged.
+    pub fn with_diverged(self, diverged: Vec<Diverged>) -> Self {
+        Self { diverged, ..self }
     }
 
     /// Writes everything as JSON.

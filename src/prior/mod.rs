@@ -3,6 +3,8 @@
 mod file;
 mod ncsnv2;
 mod schedule;
+mod score;
+mod shipped;
 
 use std::collections::HashMap;
 
@@ -12,6 +14,7 @@ use crate::ImageShape;
 use crate::plan::{Contents, Op, Param, Plan, PlanBuilder, Program, Target, TensorId};
 pub use ncsnv2::Ncsnv2;
 pub use schedule::Schedule;
+pub(crate) use score::{check_finite, check_level};
 
 /// A loaded score network.
 pub struct Prior {

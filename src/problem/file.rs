@@ -146,13 +146,10 @@ fn shape(file: &Contents<'_>) -> Result<Option<ImageShape>> {
     let Some(text) = file.text("shape") else {
         return Ok(None);
     };
-    let sizes: Option<Vec<usize>> = text.split(',').map(|size| size.trim().parse().ok()).collect();
-    match sizes.as_deref() {
-        Some(&[channels, height, width]) => Ok(Some(ImageShape::new(channels, height, width))),
-        _ => Err(Error::usage(format!(
-            "the metadata's `shape` is {text:?}: write it as \"C,H,W\""
-        ))),
-    }
+    let shape = text
+        .parse()
+        .map_err(|e| Error::usage(format!("the metadata's `shape`: {e}")))?;
+    Ok(Some(shape))
 }
 
 /// The cells are what counts: `bits` without the `step` they need describe no quantiser, and

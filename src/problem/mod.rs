@@ -12,6 +12,7 @@ mod ensemble;
 mod file;
 mod haar;
 mod matrix;
+mod matrix_file;
 mod quantiser;
 mod safetensors;
 mod simulate;

@@ -110,6 +110,8 @@ pub struct Samples {
     pub states: Images,
     pub chains: usize,
     pub diverged: Vec<Divergence>,
+    /// Time it took, over all sessions of the run
+    pub seconds: f64,
 }
 
 impl Samples {
@@ -181,7 +183,7 @@ impl Sampler<'_> {
         self.check()?;
         let mut run = match resume {
             Some(checkpoint) => {
-                checkpoint.check(self.states(), self.shape(), self.steps())?;
+                checkpoint.check(self.states(), self.shape(), self.steps(), self.settings.batch)?;
                 checkpoint
             }
             None => Checkpoint::new(self.states(), self.shape()),
@@ -197,6 +199,7 @@ impl Sampler<'_> {
             states: Images::new(self.shape(), run.x),
             chains: self.settings.chains,
             diverged: run.diverged,
+            seconds: run.seconds,
         }))
     }
 
@@ -212,7 +215,11 @@ impl Sampler<'_> {
         self.schedule.len() * self.settings.steps_per_level
     }
 
-    fn check(&self) -> Result<()> {
+    /// Refuses what [`Sampler::run`] would refuse, before anything is computed.
+    ///
+    /// # Errors
+    /// As [`Sampler::run`].
+    pub fn check(&self) -> Result<()> {
         self.settings.check()?;
         let Some(problem) = self.problem else { return Ok(()) };
         let (n, image) = (problem.a().cols(), self.shape());
@@ -239,6 +246,7 @@ impl Sampler<'_> {
         run: &mut Checkpoint,
         observer: &mut dyn Observer,
     ) -> Result<Next> {
+        let (before, begun) = (run.seconds, std::time::Instant::now());
         let network = &self.prior.network;
         let compiled = SamplerPlan::new(network, self.problem, &self.settings, batch, engine.target())?;
         let constants = Constants {
@@ -266,6 +274,7 @@ impl Sampler<'_> {
             let next = observer.after_step(&self.progress(run, batch));
             if next != Next::Continue {
                 run.take(session.as_mut(), &compiled, batch);
+                run.seconds = before + begun.elapsed().as_secs_f64();
                 observer.checkpoint(run)?;
             }
             if next == Next::Stop {
@@ -276,6 +285,7 @@ impl Sampler<'_> {
             session.execute(Program::Denoise, self.step(self.steps() - 1));
         }
         run.take(session.as_mut(), &compiled, batch);
+        run.seconds = before + begun.elapsed().as_secs_f64();
         self.record_divergences(run, &states);
         run.next_state += batch;
         run.step = 0;

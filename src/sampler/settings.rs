@@ -2,7 +2,7 @@
 
 use crate::likelihood::{EpStart, Likelihood, Method};
 use crate::prior::Schedule;
-use crate::{Error, Result};
+use crate::{Error, ImageShape, Result};
 
 /// The factor of the likelihood score.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -158,6 +158,13 @@ impl Preset {
             let names: Vec<&str> = PRESETS.iter().map(|p| p.name).collect();
             Error::usage(format!("unknown preset {name:?}; there are {}", names.join(", ")))
         })
+    }
+
+    /// The preset whose data have this shape.
+    pub fn of_shape(shape: ImageShape) -> Option<&'static Self> {
+        PRESETS
+            .iter()
+            .find(|p| ImageShape::new(p.channels, p.size, p.size) == shape)
     }
 
     pub fn schedule(&self) -> Schedule {
