@@ -24,9 +24,19 @@ fn main() -> qcs::Result<()> {
     let prior = Prior::random(Ncsnv2 { ngf, image }, 0);
     let problem = problem(image, m, batch)?;
     let mut engine = CpuEngine::new(0);
-    println!("{}, {} ngf = {ngf}, batch {batch}, M = {m}", engine.describe(), preset.name);
+    println!(
+        "{}, {} ngf = {ngf}, batch {batch}, M = {m}",
+        engine.describe(),
+        preset.name
+    );
 
-    let compiled = SamplerPlan::new(&prior.network, Some(&problem), &preset.settings(), batch, engine.target())?;
+    let compiled = SamplerPlan::new(
+        &prior.network,
+        Some(&problem),
+        &preset.settings(),
+        batch,
+        engine.target(),
+    )?;
     let constants = Constants {
         prior: Some(&prior),
         problem: Some(&problem),
@@ -83,17 +93,34 @@ fn report(times: &BTreeMap<&str, (Duration, u64)>, repetitions: usize, arena_byt
         "back_project",
     ];
     let total: f64 = times.values().map(|t| t.0.as_secs_f64()).sum();
-    let likelihood: f64 = LIKELIHOOD.iter().filter_map(|op| times.get(op)).map(|t| t.0.as_secs_f64()).sum();
+    let likelihood: f64 = LIKELIHOOD
+        .iter()
+        .filter_map(|op| times.get(op))
+        .map(|t| t.0.as_secs_f64())
+        .sum();
     let mut rows: Vec<_> = times.iter().collect();
     rows.sort_by_key(|(_, (time, _))| std::cmp::Reverse(*time));
     println!("{:>18} {:>10} {:>7} {:>9}", "op", "ms/step", "share", "GFLOP/s");
     for (op, (time, flops)) in rows {
         let seconds = time.as_secs_f64();
         let rate = *flops as f64 / seconds / 1e9;
-        let rate = if *flops == 0 { String::new() } else { format!("{rate:.1}") };
-        println!("{op:>18} {:>10.2} {:>6.1}% {rate:>9}", 1e3 * seconds / repetitions as f64, 100.0 * seconds / total);
+        let rate = if *flops == 0 {
+            String::new()
+        } else {
+            format!("{rate:.1}")
+        };
+        println!(
+            "{op:>18} {:>10.2} {:>6.1}% {rate:>9}",
+            1e3 * seconds / repetitions as f64,
+            100.0 * seconds / total
+        );
     }
     println!("{:>18} {:>10.2}", "whole step", 1e3 * total / repetitions as f64);
-    println!("{:>18} {:>10.2} {:>6.1}%", "likelihood", 1e3 * likelihood / repetitions as f64, 100.0 * likelihood / total);
+    println!(
+        "{:>18} {:>10.2} {:>6.1}%",
+        "likelihood",
+        1e3 * likelihood / repetitions as f64,
+        100.0 * likelihood / total
+    );
     println!("{:>18} {:>7.0} MB", "arena", arena_bytes as f64 / 1e6);
 }

@@ -40,7 +40,9 @@ impl std::str::FromStr for ImageShape {
     fn from_str(text: &str) -> Result<Self, String> {
         let sizes: Option<Vec<usize>> = text.split(',').map(|size| size.trim().parse().ok()).collect();
         match sizes.as_deref() {
-            Some(&[channels @ 1..=4096, height @ 1..=65536, width @ 1..=65536]) => Ok(Self::new(channels, height, width)),
+            Some(&[channels @ 1..=4096, height @ 1..=65536, width @ 1..=65536]) => {
+                Ok(Self::new(channels, height, width))
+            }
             _ => Err(format!("{text:?} is not a shape: write C,H,W, for example 3,64,64")),
         }
     }

@@ -65,11 +65,7 @@ impl TailIntegrals {
         let inverse_scale = 1.0 / scale;
         // Written with one quotient of x, so that x = ∞ gives t = 1 and not ∞/∞.
         let t = (1.0 / (x + MILLS_CENTRE)).fma(-2.0 * MILLS_CENTRE, 1.0);
-        let ratio = if x == f64::INFINITY {
-            1.0
-        } else {
-            x * inverse_scale
-        };
+        let ratio = if x == f64::INFINITY { 1.0 } else { x * inverse_scale };
 
         // Even and odd powers apart: two chains of half the latency.
         let even = horner!(t * t; MILLS; 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);

@@ -40,18 +40,11 @@ pub struct Moments {
 pub fn moments(lower: f64, upper: f64) -> Moments {
     // (−∞, ∞) has no midpoint and needs no reflection: the comparison with NaN is false.
     let reflect = lower + upper < 0.0;
-    let (l, u) = if reflect {
-        (-upper, -lower)
-    } else {
-        (lower, upper)
-    };
+    let (l, u) = if reflect { (-upper, -lower) } else { (lower, upper) };
     let width = u - l;
     let centre = 0.5f64.fma(width, l);
     let moments = if l == u {
-        Moments {
-            mean: l,
-            variance: 0.0,
-        }
+        Moments { mean: l, variance: 0.0 }
     } else if width <= 1.0 && centre * width <= 4.0 {
         narrow(centre, width)
     } else if l >= 0.0 {

@@ -9,12 +9,10 @@ use super::{Cli, terminal};
 
 /// Print a completion script for a shell
 #[derive(Args)]
-#[command(
-    after_help = "Examples:
+#[command(after_help = "Examples:
   qcs completions bash > ~/.local/share/bash-completion/completions/qcs
   qcs completions zsh > ~/.zfunc/_qcs
-  qcs completions fish > ~/.config/fish/completions/qcs.fish"
-)]
+  qcs completions fish > ~/.config/fish/completions/qcs.fish")]
 pub struct CompletionsArgs {
     /// The shell
     shell: Shell,

@@ -50,6 +50,10 @@ pub fn demo(args: DemoArgs, global: &Global) -> Result<()> {
     let run = Run::load(config)?;
     let folder = RunFolder::new(args.out);
     folder.claim(&run.config, args.force)?;
-    let output = Output { folder, quiet: global.quiet || args.json, json: args.json };
+    let output = Output {
+        folder,
+        quiet: global.quiet || args.json,
+        json: args.json,
+    };
     output.execute(&run, engine.as_mut())
 }

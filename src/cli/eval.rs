@@ -52,7 +52,10 @@ pub fn eval(args: &EvalArgs) -> Result<()> {
     if truth.is_none() && problem.is_none() {
         return Err(Error::usage("nothing to compare with: give --truth, --problem or both"));
     }
-    let shape = truth.as_ref().map(|t| t.shape).or_else(|| problem.as_ref().and_then(Problem::shape));
+    let shape = truth
+        .as_ref()
+        .map(|t| t.shape)
+        .or_else(|| problem.as_ref().and_then(Problem::shape));
     let mut rows: Vec<ImageMetrics> = Vec::new();
     for (name, path) in sources(&args.samples, &folder)? {
         let estimates = load_estimates(&path, shape)?;
@@ -61,7 +64,11 @@ pub fn eval(args: &EvalArgs) -> Result<()> {
     }
     let images = rows.iter().map(|row| row.index + 1).max().unwrap_or(0);
     let report = Report::new(rows, &[]);
-    if args.json { terminal::print_json(&report) } else { terminal::print(&table::report(&report, images)) }
+    if args.json {
+        terminal::print_json(&report)
+    } else {
+        terminal::print(&table::report(&report, images))
+    }
 }
 
 /// The samples to evaluate: those of each method of a run, or what the path names.
@@ -75,7 +82,10 @@ fn sources(path: &Path, folder: &RunFolder) -> Result<Vec<(String, PathBuf)>> {
         .filter(|(_, path)| path.exists())
         .collect();
     if found.is_empty() {
-        return Err(Error::bad_file(path, "the run is not finished: continue it with `qcs run --resume --out`"));
+        return Err(Error::bad_file(
+            path,
+            "the run is not finished: continue it with `qcs run --resume --out`",
+        ));
     }
     Ok(found)
 }
@@ -90,7 +100,13 @@ fn load_estimates(path: &Path, shape: Option<ImageShape>) -> Result<Images> {
                 return Err(Error::bad_file(path, "holds no images"));
             }
             let states = Images::new(shape, array.to_f32().into_owned());
-            return Ok(Samples { states, chains, diverged: Vec::new(), seconds: 0.0 }.mean());
+            return Ok(Samples {
+                states,
+                chains,
+                diverged: Vec::new(),
+                seconds: 0.0,
+            }
+            .mean());
         }
     }
     let options = LoadOptions {

@@ -176,7 +176,12 @@ pub struct SamplerFlags {
     #[arg(long, value_name = "K")]
     pub steps_per_level: Option<usize>,
     /// Step size over beta²: alpha_t = SCALE·beta_t²
-    #[arg(long, value_name = "SCALE", conflicts_with = "epsilon", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "SCALE",
+        conflicts_with = "epsilon",
+        allow_negative_numbers = true
+    )]
     pub step_scale: Option<f64>,
     /// The same as the paper writes it: alpha_t = EPSILON·beta_t²/beta_T²
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
@@ -216,7 +221,10 @@ pub struct LikelihoodFlags {
 /// The path as it will still be right in another folder; names of bundled data stay as they are.
 pub fn absolute(path: &Path) -> Result<String> {
     let text = path.to_str().ok_or_else(|| {
-        qcs::Error::usage(format!("{}: the path is not UTF-8, which a configuration must be", path.display()))
+        qcs::Error::usage(format!(
+            "{}: the path is not UTF-8, which a configuration must be",
+            path.display()
+        ))
     })?;
     if [Prior::SHIPPED, demo::DIGITS].contains(&text) {
         return Ok(text.to_owned());

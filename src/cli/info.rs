@@ -98,7 +98,11 @@ pub fn info(args: &InfoArgs, global: &Global) -> Result<()> {
         },
         machine: machine(engine.as_ref()),
     };
-    if args.json { terminal::print_json(&info) } else { terminal::print(&text(&info)) }
+    if args.json {
+        terminal::print_json(&info)
+    } else {
+        terminal::print(&text(&info))
+    }
 }
 
 fn model(file: &str, prior: &Prior) -> Model {
@@ -125,7 +129,9 @@ fn problem(file: String, problem: &Problem) -> Result<ProblemInfo> {
     let cheap = problem.known_spectrum().is_some() || problem.a().rows() <= MOST_FACTORISED;
     let condition = if cheap {
         let eigenvalues = &problem.spectrum()?.eigenvalues;
-        let (least, most) = eigenvalues.iter().fold((f64::INFINITY, 0.0f64), |(l, m), &e| (l.min(e), m.max(e)));
+        let (least, most) = eigenvalues
+            .iter()
+            .fold((f64::INFINITY, 0.0f64), |(l, m), &e| (l.min(e), m.max(e)));
         (least > 0.0).then(|| (most / least).sqrt())
     } else {
         None
@@ -139,7 +145,10 @@ fn problem(file: String, problem: &Problem) -> Result<ProblemInfo> {
         sigma: problem.sigma(),
         bits: problem.quantiser().map(|q| q.bits()),
         step: problem.quantiser().and_then(|q| q.step()),
-        matrix: problem.origin().and_then(|o| o.ensemble).and_then(|e| serde_json::to_value(e).ok()),
+        matrix: problem
+            .origin()
+            .and_then(|o| o.ensemble)
+            .and_then(|e| serde_json::to_value(e).ok()),
         condition,
         bounded: share(|lower, upper| lower.is_finite() && upper.is_finite()),
         lost: share(|lower, upper| lower == f64::NEG_INFINITY && upper == f64::INFINITY),
@@ -172,7 +181,13 @@ fn text(info: &Info) -> String {
     };
     let model = &info.model;
     line("model", model.file.clone());
-    line("  network", format!("NCSNv2, ngf {}, images {}, {} parameters", model.ngf, model.shape, model.parameters));
+    line(
+        "  network",
+        format!(
+            "NCSNv2, ngf {}, images {}, {} parameters",
+            model.ngf, model.shape, model.parameters
+        ),
+    );
     match (model.sigma_begin, model.sigma_end, model.levels) {
         (Some(begin), Some(end), Some(levels)) => line("  levels", format!("{levels}, from {begin} to {end}")),
         _ => line("  levels", "not in the file".to_owned()),
@@ -184,20 +199,38 @@ fn text(info: &Info) -> String {
         let known = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
         line("problem", problem.file.clone());
         let truth = if problem.truth { ", truth known" } else { "" };
-        line("  images", format!("{} of shape {}{truth}", problem.images, known(problem.shape.clone())));
+        line(
+            "  images",
+            format!("{} of shape {}{truth}", problem.images, known(problem.shape.clone())),
+        );
         let condition = known(problem.condition.map(|c| format!("{c:.4}")));
-        line("  A", format!("{} × {}, condition number {condition}", problem.measurements, problem.pixels));
+        line(
+            "  A",
+            format!(
+                "{} × {}, condition number {condition}",
+                problem.measurements, problem.pixels
+            ),
+        );
         line("  law", known(problem.matrix.as_ref().map(|m| m.to_string())));
         line("  noise", format!("sigma {}", problem.sigma));
         let step = problem.step.map_or(String::new(), |s| format!(", step {s}"));
-        line("  quantiser", format!("{} bit(s){step}", known(problem.bits.map(|b| b.to_string()))));
+        line(
+            "  quantiser",
+            format!("{} bit(s){step}", known(problem.bits.map(|b| b.to_string()))),
+        );
         let (bounded, lost) = (100.0 * problem.bounded, 100.0 * problem.lost);
-        line("  cells", format!("{bounded:.1} % bounded on both sides, {lost:.1} % lost"));
+        line(
+            "  cells",
+            format!("{bounded:.1} % bounded on both sides, {lost:.1} % lost"),
+        );
     }
     let machine = &info.machine;
     line("machine", machine.engine.clone());
     line("  cores", machine.cores.map_or("unknown".to_owned(), |c| c.to_string()));
-    line("  memory", machine.memory_gib.map_or("unknown".to_owned(), |m| format!("{m} GiB")));
+    line(
+        "  memory",
+        machine.memory_gib.map_or("unknown".to_owned(), |m| format!("{m} GiB")),
+    );
     line("qcs", machine.version.to_owned());
     text
 }

@@ -83,7 +83,14 @@ pub fn measure(args: &MeasureArgs, global: &Global) -> Result<()> {
         return terminal::print_json(&done);
     }
     let step = done.step.map_or(String::new(), |step| format!(", step {step:.6}"));
-    let Done { images, shape, measurements, bits, sigma, .. } = &done;
+    let Done {
+        images,
+        shape,
+        measurements,
+        bits,
+        sigma,
+        ..
+    } = &done;
     global.note(&format!(
         "{}: {images} image(s) of shape {shape}, {measurements} measurements of {bits} bit(s){step}, sigma {sigma}",
         done.file

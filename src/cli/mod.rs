@@ -48,10 +48,22 @@ struct Cli {
 #[derive(Args)]
 struct Global {
     /// Threads to use; 0 means as many as the machine runs at once. Never changes results
-    #[arg(long, global = true, value_name = "N", default_value_t = 0, help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "N",
+        default_value_t = 0,
+        help_heading = "Global options"
+    )]
     threads: usize,
     /// Device to compute on: cpu, or auto for the best there is
-    #[arg(long, global = true, value_name = "DEVICE", default_value = "auto", help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DEVICE",
+        default_value = "auto",
+        help_heading = "Global options"
+    )]
     device: String,
     /// Say nothing but errors and results
     #[arg(long, short, global = true, help_heading = "Global options")]
@@ -111,7 +123,10 @@ impl Global {
     /// Checks the device, and makes parallel work outside of engines use as many threads.
     fn use_threads(&self) -> Result<()> {
         if self.threads > MOST_THREADS {
-            return Err(Error::usage(format!("--threads {}: at most {MOST_THREADS}", self.threads)));
+            return Err(Error::usage(format!(
+                "--threads {}: at most {MOST_THREADS}",
+                self.threads
+            )));
         }
         match self.device.as_str() {
             "cpu" | "auto" => {}
@@ -148,9 +163,16 @@ mod tests {
             let name = command.get_name();
             assert!(command.get_about().is_some(), "{name} says what it does");
             let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(after.matches(&format!("  qcs {name}")).count() >= 2, "{name} shows examples: {after}");
+            assert!(
+                after.matches(&format!("  qcs {name}")).count() >= 2,
+                "{name} shows examples: {after}"
+            );
             for argument in command.get_arguments() {
-                assert!(argument.get_help().is_some(), "{name} {} is explained", argument.get_id());
+                assert!(
+                    argument.get_help().is_some(),
+                    "{name} {} is explained",
+                    argument.get_id()
+                );
             }
         }
         cli.debug_assert();

@@ -45,7 +45,9 @@ impl Display {
             return;
         }
         let style = ProgressStyle::with_template("{prefix:10} {bar:30} {msg}").expect("the template is fixed");
-        let bar = ProgressBar::new(WIDTH).with_style(style).with_prefix(self.title.clone());
+        let bar = ProgressBar::new(WIDTH)
+            .with_style(style)
+            .with_prefix(self.title.clone());
         bar.set_message("…");
         self.bar = Some(bar);
     }
@@ -55,7 +57,9 @@ impl Display {
             return;
         }
         let fraction = progress.fraction();
-        let (begun, before) = *self.begun.get_or_insert((self.last, fraction - share_of_step(progress)));
+        let (begun, before) = *self
+            .begun
+            .get_or_insert((self.last, fraction - share_of_step(progress)));
         if let Some(bar) = &self.bar {
             bar.set_position((fraction * WIDTH as f64) as u64);
             bar.set_message(message(progress, begun.elapsed(), fraction - before));
@@ -86,7 +90,11 @@ fn message(progress: &Progress, elapsed: Duration, done: f64) -> String {
     let mut text = format!("level {}/{}", progress.level(), progress.levels);
     if progress.states > progress.batch {
         let first = progress.states_done + 1;
-        text += &format!(", states {first}-{} of {}", progress.states_done + progress.batch, progress.states);
+        text += &format!(
+            ", states {first}-{} of {}",
+            progress.states_done + progress.batch,
+            progress.states
+        );
     }
     text + &format!(", {rate:.1} evaluations/s, {} left", clock(left))
 }
@@ -95,13 +103,22 @@ fn message(progress: &Progress, elapsed: Duration, done: f64) -> String {
 pub fn clock(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
 }
 
 impl Hooks for Display {
     fn begin(&mut self, method: Method, resumed: bool) {
-        if resumed && !self.quiet {
-            terminal::note(&format!("{}: continuing from the checkpoint", method.title()));
+        if !self.quiet && (resumed || !std::io::stderr().is_terminal()) {
+            let how = if resumed {
+                "continues from its checkpoint"
+            } else {
+                "starts"
+            };
+            terminal::note(&format!("{} {how}", method.title()));
         }
         self.start(method.title());
     }
@@ -137,13 +154,23 @@ mod tests {
 
     #[test]
     fn clocks_show_hours_only_where_there_are_any() {
-        assert_eq!((clock(0.4), clock(62.0), clock(3723.0)), ("0:00".into(), "1:02".into(), "1:02:03".into()));
+        assert_eq!(
+            (clock(0.4), clock(62.0), clock(3723.0)),
+            ("0:00".into(), "1:02".into(), "1:02:03".into())
+        );
     }
 
     #[test]
     fn the_rate_counts_the_evaluations_of_this_session_and_the_rest_follows_from_it() {
-        let progress =
-            Progress { states_done: 8, states: 20, batch: 8, step: 90, steps: 180, levels: 60, steps_per_level: 3 };
+        let progress = Progress {
+            states_done: 8,
+            states: 20,
+            batch: 8,
+            step: 90,
+            steps: 180,
+            levels: 60,
+            steps_per_level: 3,
+        };
         // 12 of 20 states' work is done, half of it in this session's 10 s: 108 evaluations/s, 13.3 s for the rest.
         let text = message(&progress, Duration::from_secs(10), 0.3);
         assert_eq!(text, "level 31/60, states 9-16 of 20, 108.0 evaluations/s, 0:13 left");

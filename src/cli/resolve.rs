@@ -42,7 +42,11 @@ pub fn run_config(args: &RunArgs) -> Result<(RunConfig, Prior)> {
 
 fn from_defaults(args: &RunArgs, preset: Option<&'static Preset>) -> Result<(RunConfig, Prior)> {
     let shape = args.model.shape.map(|shape| shape.to_string());
-    let model = args.model.model.as_deref().map_or(Ok(Prior::SHIPPED.to_owned()), |m| absolute(Path::new(m)))?;
+    let model = args
+        .model
+        .model
+        .as_deref()
+        .map_or(Ok(Prior::SHIPPED.to_owned()), |m| absolute(Path::new(m)))?;
     let prior = load_prior(&model, args.model.shape)?;
     let (schedule, sampler) = sampler_defaults(&prior, preset, &args.sampler)?;
     let config = RunConfig {
@@ -91,7 +95,9 @@ fn apply_problem(args: &RunArgs, config: &mut RunConfig, preset: Option<&Preset>
             }
         }
         None if config.problem.is_none() => {
-            return Err(Error::usage("what should be reconstructed? Name a problem file, images, or --config FILE"));
+            return Err(Error::usage(
+                "what should be reconstructed? Name a problem file, images, or --config FILE",
+            ));
         }
         None => {
             if let Some(flag) = args.measure.given() {
@@ -144,14 +150,15 @@ pub fn sampler_defaults(
 }
 
 /// Overwrites what the flags name.
-pub fn apply_sampler(
-    flags: &SamplerFlags,
-    schedule: &mut ScheduleConfig,
-    sampler: &mut SamplerConfig,
-) -> Result<()> {
+pub fn apply_sampler(flags: &SamplerFlags, schedule: &mut ScheduleConfig, sampler: &mut SamplerConfig) -> Result<()> {
     if flags.sigma_begin.is_some() || flags.sigma_end.is_some() || flags.levels.is_some() {
         let old = schedule.schedule()?;
-        let ScheduleConfig { sigma_begin, sigma_end, levels, .. } = ScheduleConfig::ends_of(&old);
+        let ScheduleConfig {
+            sigma_begin,
+            sigma_end,
+            levels,
+            ..
+        } = ScheduleConfig::ends_of(&old);
         *schedule = ScheduleConfig {
             sigma_begin: flags.sigma_begin.or(sigma_begin),
             sigma_end: flags.sigma_end.or(sigma_end),

@@ -101,7 +101,11 @@ pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
     if !matches!(found, Some(Found::Unfinished(_))) {
         folder.claim(&run.config, args.force)?;
     }
-    let output = Output { folder, quiet, json: args.json };
+    let output = Output {
+        folder,
+        quiet,
+        json: args.json,
+    };
     output.execute(&run, engine.as_mut())
 }
 
@@ -132,11 +136,13 @@ pub struct Output {
 impl Output {
     /// Runs, writes everything, and prints the metrics. Diverged states are an error, but only after that.
     pub fn execute(&self, run: &Run, engine: &mut dyn Engine) -> Result<()> {
+        signals::catch()?;
         if !self.quiet {
-            run.notes.iter().for_each(|note| terminal::note(&format!("note: {note}")));
+            run.notes
+                .iter()
+                .for_each(|note| terminal::note(&format!("note: {note}")));
             terminal::note(&describe(run, engine));
         }
-        signals::catch()?;
         let results = run.execute(engine, &self.folder, &mut Display::new(self.quiet))?;
         results.write(&self.folder)?;
         self.folder.remove_checkpoints()?;
@@ -144,7 +150,10 @@ impl Output {
             terminal::print_json(&results.report)?;
         } else {
             let shown = self.folder.path().display();
-            terminal::print(&format!("{}\nresults in {shown}\n", table::report(&results.report, run.images())))?;
+            terminal::print(&format!(
+                "{}\nresults in {shown}\n",
+                table::report(&results.report, run.images())
+            ))?;
         }
         diverged(&results)
     }
@@ -152,9 +161,18 @@ impl Output {
 
 fn describe(run: &Run, engine: &dyn Engine) -> String {
     let (images, chains) = (run.images(), run.config.sampler.chains);
-    let plural = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
+    let plural = |n: usize, what: &str| {
+        if n == 1 {
+            format!("1 {what}")
+        } else {
+            format!("{n} {what}s")
+        }
+    };
     let a = run.problem.a();
-    let bits = run.problem.quantiser().map_or(String::new(), |q| format!(" of {}", plural(q.bits().into(), "bit")));
+    let bits = run
+        .problem
+        .quantiser()
+        .map_or(String::new(), |q| format!(" of {}", plural(q.bits().into(), "bit")));
     let steps = run.schedule.len() * run.config.sampler.steps_per_level;
     format!(
         "{}, {} each: {} measurements{bits} of {} pixels; {steps} steps; {}",

@@ -59,7 +59,9 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     let prior = load_prior(args.model.model.as_deref().unwrap_or(Prior::SHIPPED), args.model.shape)?;
     let shape = prior.network.image;
     if !matches!(shape.channels, 1 | 3) {
-        return Err(Error::usage(format!("the model's images ({shape}) are neither grey nor RGB: no picture of them")));
+        return Err(Error::usage(format!(
+            "the model's images ({shape}) are neither grey nor RGB: no picture of them"
+        )));
     }
     let preset = args.preset.as_deref().map(Preset::find).transpose()?;
     let (mut schedule, mut sampler) = resolve::sampler_defaults(&prior, preset, &args.sampler)?;
@@ -83,10 +85,17 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     let per_row = args.count.isqrt() + usize::from(args.count.isqrt().pow(2) < args.count);
     png::write_picture(&args.out, &contact_sheet(&samples.states, per_row).into())?;
     if let Some(path) = &args.samples {
-        npy::write(path, &[args.count, shape.channels, shape.height, shape.width], &samples.states.data)?;
+        npy::write(
+            path,
+            &[args.count, shape.channels, shape.height, shape.width],
+            &samples.states.data,
+        )?;
     }
     match samples.diverged.len() {
         0 => Ok(()),
-        n => Err(Error::Diverged(format!("{n} of {} samples diverged: try a smaller --step-scale", args.count))),
+        n => Err(Error::Diverged(format!(
+            "{n} of {} samples diverged: try a smaller --step-scale",
+            args.count
+        ))),
     }
 }

@@ -100,11 +100,19 @@ pub fn likelihood(args: &LikelihoodArgs, global: &Global) -> Result<()> {
     let (shape, x) = read_states(&args.x)?;
     let pixels: usize = shape.iter().skip(1).product();
     if !matches!(shape.len(), 2 | 4) || pixels != n {
-        return Err(wrong_shape(&args.x, &shape, &format!("[B,{n}] or [B,C,H,W] with {n} pixels")));
+        return Err(wrong_shape(
+            &args.x,
+            &shape,
+            &format!("[B,{n}] or [B,C,H,W] with {n} pixels"),
+        ));
     }
     let images = problem.cells().count();
     if images > 1 && shape[0] > images {
-        let reason = format!("holds {} states, but {} only {images} images", shape[0], args.problem.display());
+        let reason = format!(
+            "holds {} states, but {} only {images} images",
+            shape[0],
+            args.problem.display()
+        );
         return Err(Error::bad_file(&args.x, reason));
     }
     let likelihood = Likelihood {
@@ -121,7 +129,10 @@ fn read_states(path: &Path) -> Result<(Vec<usize>, Vec<f32>)> {
     let array = npy::read(path)?;
     let x = array.to_f32().into_owned();
     if x.is_empty() {
-        return Err(Error::bad_file(path, format!("is an empty array of shape {:?}", array.shape)));
+        return Err(Error::bad_file(
+            path,
+            format!("is an empty array of shape {:?}", array.shape),
+        ));
     }
     if let Some(at) = x.iter().position(|v| !v.is_finite()) {
         return Err(Error::bad_file(path, format!("holds NaN or infinity at element {at}")));

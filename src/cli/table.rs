@@ -17,7 +17,9 @@ pub fn report(report: &Report, images: usize) -> String {
         for index in 0..images {
             let psnr = |m: &MethodMetrics| {
                 let image = report.images.iter().find(|i| i.index == index && i.method == m.method);
-                image.and_then(|i| i.psnr).map_or(String::new(), |psnr| format!("{psnr:.2} dB"))
+                image
+                    .and_then(|i| i.psnr)
+                    .map_or(String::new(), |psnr| format!("{psnr:.2} dB"))
             };
             rows.push(row(&index.to_string(), &report.methods, psnr));
         }
@@ -45,7 +47,9 @@ fn header(methods: &[MethodMetrics], first: &str) -> Vec<String> {
 }
 
 fn row(name: &str, methods: &[MethodMetrics], cell: impl Fn(&MethodMetrics) -> String) -> Vec<String> {
-    std::iter::once(name.to_owned()).chain(methods.iter().map(cell)).collect()
+    std::iter::once(name.to_owned())
+        .chain(methods.iter().map(cell))
+        .collect()
 }
 
 /// The paper's name of a method.
@@ -66,7 +70,11 @@ fn aligned(rows: &[Vec<String>]) -> String {
     for row in rows {
         for (column, cell) in row.iter().enumerate() {
             let width = widths[column];
-            text += &if column == 0 { format!("{cell:width$}") } else { format!("  {cell:>width$}") };
+            text += &if column == 0 {
+                format!("{cell:width$}")
+            } else {
+                format!("  {cell:>width$}")
+            };
         }
         text.truncate(text.trim_end_matches(' ').len());
         text.push('\n');

@@ -20,11 +20,16 @@ impl Likelihood {
     pub fn score(&self, engine: &mut dyn Engine, problem: &Problem, x: &[f32], beta: f64) -> Result<Vec<f32>> {
         let (n, images) = (problem.a().cols(), problem.cells().count());
         if !x.len().is_multiple_of(n) || x.is_empty() {
-            return Err(Error::usage(format!("x has {} values: the problem needs B·{n}", x.len())));
+            return Err(Error::usage(format!(
+                "x has {} values: the problem needs B·{n}",
+                x.len()
+            )));
         }
         let states = x.len() / n;
         if images > 1 && states > images {
-            return Err(Error::usage(format!("x has {states} states, but the problem holds {images} images")));
+            return Err(Error::usage(format!(
+                "x has {states} states, but the problem holds {images} images"
+            )));
         }
         check_level(beta)?;
         check_finite(x, n)?;
@@ -35,7 +40,10 @@ impl Likelihood {
             ..Constants::default()
         };
         let mut session = engine.session(&compiled.plan, constants)?;
-        let step = Step { beta, ..Step::default() };
+        let step = Step {
+            beta,
+            ..Step::default()
+        };
         let (mut chunk_x, mut score) = (vec![0.0; batch * n], vec![0.0; batch * n]);
         let mut scores = Vec::with_capacity(x.len());
         for (index, chunk) in x.chunks(batch * n).enumerate() {

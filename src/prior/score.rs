@@ -18,7 +18,9 @@ impl Prior {
         let shape = self.network.image;
         if images.shape != shape {
             let given = images.shape;
-            return Err(Error::usage(format!("images of shape {given} are not the prior's ({shape})")));
+            return Err(Error::usage(format!(
+                "images of shape {given} are not the prior's ({shape})"
+            )));
         }
         check_level(beta)?;
         check_finite(&images.data, shape.len())?;
@@ -30,7 +32,10 @@ impl Prior {
         };
         let mut session = engine.session(&compiled.plan, constants)?;
         session.bind(&[State { image: 0, chain: 0 }]);
-        let step = Step { beta, ..Step::default() };
+        let step = Step {
+            beta,
+            ..Step::default()
+        };
         let (mut x, mut score) = (vec![0.0; batch * shape.len()], vec![0.0; batch * shape.len()]);
         let mut scores = Vec::with_capacity(images.data.len());
         for chunk in images.data.chunks(batch * shape.len()) {
@@ -50,13 +55,19 @@ pub(crate) fn check_level(beta: f64) -> Result<()> {
     if beta > 0.0 && beta.is_finite() {
         Ok(())
     } else {
-        Err(Error::usage(format!("a noise level must be positive and finite, not {beta}")))
+        Err(Error::usage(format!(
+            "a noise level must be positive and finite, not {beta}"
+        )))
     }
 }
 
 pub(crate) fn check_finite(x: &[f32], n: usize) -> Result<()> {
     match x.iter().position(|v| !v.is_finite()) {
         None => Ok(()),
-        Some(at) => Err(Error::usage(format!("x holds NaN or infinity in image {}, element {}", at / n, at % n))),
+        Some(at) => Err(Error::usage(format!(
+            "x holds NaN or infinity in image {}, element {}",
+            at / n,
+            at % n
+        ))),
     }
 }

@@ -127,7 +127,9 @@ impl ScheduleConfig {
                 Schedule::geometric(begin, end, count)
             }
             (None, None, None, Some(sigmas)) => Schedule::new(sigmas.clone()),
-            _ => Err(Error::usage("[schedule] needs sigma_begin, sigma_end and levels, or sigmas alone")),
+            _ => Err(Error::usage(
+                "[schedule] needs sigma_begin, sigma_end and levels, or sigmas alone",
+            )),
         }
     }
 }
@@ -190,7 +192,9 @@ impl RunConfig {
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
         toml::from_str(&text).map_err(|e: toml::de::Error| {
-            let line = e.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
+            let line = e
+                .span()
+                .map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
             Error::bad_file(path, format!("line {line}: {}", e.message().replace('\n', " ")))
         })
     }

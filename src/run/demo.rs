@@ -64,7 +64,9 @@ pub fn digits(first: usize, count: Option<usize>) -> Result<Images> {
     let count = count.unwrap_or(available.saturating_sub(first));
     let end = first.checked_add(count).filter(|&end| end <= available && count > 0);
     let end = end.ok_or_else(|| {
-        Error::usage(format!("{DIGITS} holds {available} images, so {count} from index {first} on cannot be taken"))
+        Error::usage(format!(
+            "{DIGITS} holds {available} images, so {count} from index {first} on cannot be taken"
+        ))
     })?;
     let n = SHAPE.len();
     Ok(Images::new(SHAPE, all.data[first * n..end * n].to_vec()))
@@ -76,11 +78,17 @@ mod tests {
 
     #[test]
     fn the_file_holds_ten_digits_of_28_by_28_as_its_header_says() {
-        let sides: Vec<u32> = FILE[..HEADER].chunks(4).map(|b| u32::from_be_bytes(b.try_into().unwrap())).collect();
+        let sides: Vec<u32> = FILE[..HEADER]
+            .chunks(4)
+            .map(|b| u32::from_be_bytes(b.try_into().unwrap()))
+            .collect();
         assert_eq!(sides, [0x803, 10, 28, 28]);
         let all = digits(0, None).unwrap();
         assert_eq!(all.count(), 10);
-        assert!(all.iter().all(|digit| digit.iter().copied().fold(0.0, f32::max) > 0.9), "a digit has ink");
+        assert!(
+            all.iter().all(|digit| digit.iter().copied().fold(0.0, f32::max) > 0.9),
+            "a digit has ink"
+        );
         assert_eq!(digits(3, Some(2)).unwrap().data, all.data[3 * 784..5 * 784]);
         assert!(digits(3, Some(8)).is_err() && digits(11, None).is_err() && digits(0, Some(0)).is_err());
     }

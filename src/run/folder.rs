@@ -89,10 +89,18 @@ impl RunFolder {
         if self.config().exists() {
             let config = RunConfig::read(&self.config())?;
             let finished = self.metrics_json().exists();
-            return Ok(if finished { Found::Finished(config) } else { Found::Unfinished(config) });
+            return Ok(if finished {
+                Found::Finished(config)
+            } else {
+                Found::Unfinished(config)
+            });
         }
         match std::fs::read_dir(&self.path) {
-            Ok(mut entries) => Ok(if entries.next().is_some() { Found::Other } else { Found::Nothing }),
+            Ok(mut entries) => Ok(if entries.next().is_some() {
+                Found::Other
+            } else {
+                Found::Nothing
+            }),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Found::Nothing),
             Err(e) => Err(Error::io(&self.path, "use as the run's folder", e)),
         }
@@ -126,9 +134,14 @@ impl RunFolder {
         }
         std::fs::create_dir_all(&self.path).map_err(|e| Error::io(&self.path, "create", e))?;
         self.clear()?;
-        let text = format!("# Repeat this run with `qcs run --config config.toml --out FOLDER`.\n{}", config.to_toml()?);
+        let text = format!(
+            "# Repeat this run with `qcs run --config config.toml --out FOLDER`.\n{}",
+            config.to_toml()?
+        );
         let path = self.config();
-        write_atomically(&path, |w| w.write_all(text.as_bytes()).map_err(|e| Error::io(&path, "write", e)))
+        write_atomically(&path, |w| {
+            w.write_all(text.as_bytes()).map_err(|e| Error::io(&path, "write", e))
+        })
     }
 
     /// Removes the checkpoints of a run that is complete.
@@ -141,7 +154,13 @@ impl RunFolder {
 
     /// Removes what an earlier run has left, its metrics first: without them it does not count as complete.
     fn clear(&self) -> Result<()> {
-        for path in [self.metrics_json(), self.metrics_csv(), self.grid(), self.truth(), self.config()] {
+        for path in [
+            self.metrics_json(),
+            self.metrics_csv(),
+            self.grid(),
+            self.truth(),
+            self.config(),
+        ] {
             remove(&path)?;
         }
         self.remove_checkpoints()?;

@@ -44,7 +44,12 @@ pub(super) struct Keeper<'a> {
 
 impl<'a> Keeper<'a> {
     pub fn new(path: &'a Path, fingerprint: &'a str, hooks: &'a mut dyn Hooks) -> Self {
-        Self { path, fingerprint, hooks, last: Instant::now() }
+        Self {
+            path,
+            fingerprint,
+            hooks,
+            last: Instant::now(),
+        }
     }
 }
 

@@ -75,7 +75,11 @@ impl Run {
         let problem = match (&config.problem, &mut config.measure) {
             (Some(path), None) => Problem::read(path)?,
             (None, Some(measure)) => measure.resolve()?,
-            _ => return Err(Error::usage("a configuration names either `problem` or `[measure]`, and not both")),
+            _ => {
+                return Err(Error::usage(
+                    "a configuration names either `problem` or `[measure]`, and not both",
+                ));
+            }
         };
         config.count.get_or_insert(problem.cells().count());
         if config.count == Some(0) {
@@ -85,9 +89,18 @@ impl Run {
             model: fingerprint::of_prior(&prior),
             problem: fingerprint::of_problem(&problem),
         };
-        let notes = config.identity.as_ref().map_or(Vec::new(), |then| changes(then, &identity));
+        let notes = config
+            .identity
+            .as_ref()
+            .map_or(Vec::new(), |then| changes(then, &identity));
         config.identity = Some(identity);
-        let run = Self { config, prior, problem, schedule, notes };
+        let run = Self {
+            config,
+            prior,
+            problem,
+            schedule,
+            notes,
+        };
         run.sampler(0)?.check()?;
         Ok(run)
     }
@@ -111,7 +124,11 @@ impl Run {
     /// Names the run and one of its methods, so that no checkpoint of another one is continued.
     fn fingerprint(&self, index: usize) -> Result<String> {
         let text = self.config.to_toml()?;
-        Ok(format!("{}-{}", self.config.methods[index].key(), fingerprint::of_text(&text)))
+        Ok(format!(
+            "{}-{}",
+            self.config.methods[index].key(),
+            fingerprint::of_text(&text)
+        ))
     }
 
     /// Runs every method from its checkpoint in the folder, or from the start, and keeps checkpoints on the way.
@@ -122,7 +139,10 @@ impl Run {
         let mut methods = Vec::new();
         for (index, &method) in self.config.methods.iter().enumerate() {
             let (path, fingerprint) = (folder.checkpoint(method), self.fingerprint(index)?);
-            let resume = path.exists().then(|| Checkpoint::read(&path, &fingerprint)).transpose()?;
+            let resume = path
+                .exists()
+                .then(|| Checkpoint::read(&path, &fingerprint))
+                .transpose()?;
             hooks.begin(method, resume.is_some());
             let mut keeper = Keeper::new(&path, &fingerprint, hooks);
             let outcome = self.sampler(index)?.run(engine, resume, &mut keeper)?;
@@ -146,7 +166,10 @@ impl Run {
 }
 
 fn changes(then: &Identity, now: &Identity) -> Vec<String> {
-    let changed = [("model", &then.model, &now.model), ("problem", &then.problem, &now.problem)];
+    let changed = [
+        ("model", &then.model, &now.model),
+        ("problem", &then.problem, &now.problem),
+    ];
     changed
         .into_iter()
         .filter(|(_, then, now)| then != now)

@@ -42,10 +42,18 @@ impl Results {
         let seconds: Vec<(&str, f64)> = methods.iter().map(|m| (m.method.key(), m.samples.seconds)).collect();
         let diverged = methods.iter().flat_map(|m| {
             let method = m.method.key();
-            m.samples.diverged.iter().map(move |&at| Diverged { method: method.to_owned(), at })
+            m.samples.diverged.iter().map(move |&at| Diverged {
+                method: method.to_owned(),
+                at,
+            })
         });
         let report = Report::new(rows.collect(), &seconds).with_diverged(diverged.collect());
-        Self { methods, estimates, truth, report }
+        Self {
+            methods,
+            estimates,
+            truth,
+            report,
+        }
     }
 
     /// Writes everything into the folder; the metrics come last, so that their presence says "complete".
@@ -74,8 +82,11 @@ impl Results {
         };
         let truth = self.truth.as_ref().map(shown);
         let estimates: Vec<Images> = self.estimates.iter().map(shown).collect();
-        let deviations: Vec<Option<Images>> =
-            self.methods.iter().map(|m| m.samples.std().as_ref().map(shown)).collect();
+        let deviations: Vec<Option<Images>> = self
+            .methods
+            .iter()
+            .map(|m| m.samples.std().as_ref().map(shown))
+            .collect();
         let mut series = Vec::new();
         if let Some(truth) = &truth {
             series.push(Series {
@@ -88,10 +99,17 @@ impl Results {
         }
         for ((one, images), std) in self.methods.iter().zip(&estimates).zip(&deviations) {
             let key = one.method.key();
-            let summary = self.report.methods.iter().find(|m| m.method == key).and_then(|m| m.psnr.as_ref());
+            let summary = self
+                .report
+                .methods
+                .iter()
+                .find(|m| m.method == key)
+                .and_then(|m| m.psnr.as_ref());
             let of_method = self.report.images.iter().filter(|image| image.method == key);
-            let captions: Option<Vec<String>> =
-                of_method.take(images.count()).map(|image| image.psnr.map(|psnr| format!("{psnr:.1} dB"))).collect();
+            let captions: Option<Vec<String>> = of_method
+                .take(images.count())
+                .map(|image| image.psnr.map(|psnr| format!("{psnr:.1} dB")))
+                .collect();
             series.push(Series {
                 title: one.method.title().to_owned(),
                 note: summary.map(|psnr| format!("{:.1} dB", psnr.mean)),
@@ -140,5 +158,9 @@ fn write_method(folder: &Path, samples: &Samples, estimate: &Images) -> Result<(
 
 fn write_npy(path: &Path, images: &Images) -> Result<()> {
     let shape = images.shape;
-    npy::write(path, &[images.count(), shape.channels, shape.height, shape.width], &images.data)
+    npy::write(
+        path,
+        &[images.count(), shape.channels, shape.height, shape.width],
+        &images.data,
+    )
 }

@@ -72,7 +72,9 @@ impl Checkpoint {
         if fits {
             Ok(())
         } else {
-            Err(Error::usage("the checkpoint belongs to another run: its states, image size, steps or batch differ"))
+            Err(Error::usage(
+                "the checkpoint belongs to another run: its states, image size, steps or batch differ",
+            ))
         }
     }
 
@@ -98,9 +100,7 @@ impl Checkpoint {
             ("seconds".to_owned(), self.seconds.to_string()),
         ]);
         let bytes = safetensors::serialize(tensors, Some(metadata)).expect("the names differ");
-        crate::files::write_atomically(path, |w| {
-            w.write_all(&bytes).map_err(|e| Error::io(path, "write", e))
-        })
+        crate::files::write_atomically(path, |w| w.write_all(&bytes).map_err(|e| Error::io(path, "write", e)))
     }
 
     /// Reads a checkpoint of the run that `fingerprint` names.
@@ -125,7 +125,11 @@ impl Checkpoint {
         let (&[_, n], Dtype::F32, Dtype::U32) = (x.shape(), x.dtype(), frozen.dtype()) else {
             return Err(bad("a damaged checkpoint"));
         };
-        let words = |data: &[u8]| data.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]).collect::<Vec<_>>();
+        let words = |data: &[u8]| {
+            data.chunks_exact(4)
+                .map(|b| [b[0], b[1], b[2], b[3]])
+                .collect::<Vec<_>>()
+        };
         Ok(Self {
             x: words(x.data()).into_iter().map(f32::from_le_bytes).collect(),
             n,

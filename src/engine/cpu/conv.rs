@@ -79,7 +79,11 @@ impl PackedConv {
                 for i in in_block * BLOCK..(in_block + 1) * BLOCK {
                     for o in first * BLOCK..(first + blocks) * BLOCK {
                         let there = i < inputs && o < outputs;
-                        packed.push(if there { weight[(o * inputs + i) * taps + tap] } else { 0.0 });
+                        packed.push(if there {
+                            weight[(o * inputs + i) * taps + tap]
+                        } else {
+                            0.0
+                        });
                     }
                 }
             }
@@ -338,5 +342,131 @@ impl Work<'_> {
         let at = self.offset(block, y, x);
         // SAFETY: this task alone writes these rows of these blocks, and holds one such slice at a time.
         unsafe { self.output.part(at..at + P * BLOCK) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition: sums over input channels and taps in f64.
+    fn plain(
+        x: &[f32],
+        weight: &[f32],
+        bias: &[f32],
+        (inputs, outputs): (usize, usize),
+        (height, width): (usize, usize),
+        (kernel, dilation): (usize, usize),
+    ) -> Vec<f64> {
+        let mut y = vec![0.0; outputs * height * width];
+        let pad = dilation * (kernel / 2);
+        for (at, y) in y.iter_mut().enumerate() {
+            let (o, row, column) = (at / (height * width), at / width % height, at % width);
+            *y = f64::from(bias[o]);
+            for i in 0..inputs {
+                for tap in 0..kernel * kernel {
+                    let (r, c) = (row + tap / kernel * dilation, column + tap % kernel * dilation);
+                    if (pad..height + pad).contains(&r) && (pad..width + pad).contains(&c) {
+                        let value = x[(i * height + r - pad) * width + c - pad];
+                        *y += f64::from(value) * f64::from(weight[(o * inputs + i) * kernel * kernel + tap]);
+                    }
+                }
+            }
+        }
+        y
+    }
+
+    fn block(x: &[f32], channels: usize, pixels: usize) -> Vec<f32> {
+        let mut blocked = vec![0.0; channels.div_ceil(BLOCK) * BLOCK * pixels];
+        for c in 0..channels {
+            for p in 0..pixels {
+                blocked[(c / BLOCK * pixels + p) * BLOCK + c % BLOCK] = x[c * pixels + p];
+            }
+        }
+        blocked
+    }
+
+    fn random(len: usize, seed: usize) -> Vec<f32> {
+        (0..len)
+            .map(|i| ((i + seed) * 7919 % 2003) as f32 / 1001.0 - 1.0)
+            .collect()
+    }
+
+    fn check(isa: Isa, channels: (usize, usize), size: (usize, usize), taps: (usize, usize), elu_first: bool) {
+        let (inputs, outputs) = channels;
+        let (pixels, taps_count) = (size.0 * size.1, taps.0 * taps.0);
+        let x = random(inputs * pixels, 1);
+        let weight = random(outputs * inputs * taps_count, 2);
+        let bias = random(outputs, 3);
+        let residual = random(outputs * pixels, 4);
+        let activated: Vec<f32> = x
+            .iter()
+            .map(|&v| {
+                if elu_first && v < 0.0 {
+                    f64::from(v).exp_m1() as f32
+                } else {
+                    v
+                }
+            })
+            .collect();
+        let expected = plain(&activated, &weight, &bias, channels, size, taps);
+
+        let shape = ConvShape {
+            batch: 1,
+            in_blocks: inputs.div_ceil(BLOCK),
+            out_blocks: outputs.div_ceil(BLOCK),
+            height: size.0,
+            width: size.1,
+            kernel: taps.0,
+            dilation: taps.1,
+        };
+        let packed = PackedConv::new(&weight, Some(&bias), outputs, inputs, taps.0);
+        let prologue = if elu_first { Prologue::Elu } else { Prologue::None };
+        let mut scratch = vec![f32::NAN; shape.scratch_len()];
+        let mut output = vec![f32::NAN; shape.out_blocks * BLOCK * pixels];
+        let (input, added) = (block(&x, inputs, pixels), block(&residual, outputs, pixels));
+        let mut threads = Threads::new(2);
+        conv(
+            &mut threads,
+            isa,
+            shape,
+            &packed,
+            &input,
+            prologue,
+            Some(&added),
+            &mut scratch,
+            &mut output,
+        );
+
+        let sum_of_terms = (inputs * taps_count + 2) as f64;
+        for c in 0..shape.out_blocks * BLOCK {
+            for p in 0..pixels {
+                let value = f64::from(output[(c / BLOCK * pixels + p) * BLOCK + c % BLOCK]);
+                let expected = match c < outputs {
+                    true => expected[c * pixels + p] + f64::from(residual[c * pixels + p]),
+                    false => 0.0,
+                };
+                // Each term is below 1 in size and is rounded once, as is each partial sum.
+                assert!(
+                    (value - expected).abs() < 1e-7 * sum_of_terms,
+                    "{channels:?} {size:?} {taps:?} {c} {p}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_shape_agrees_with_the_definition() {
+        for isa in [Isa::detect(), Isa::Portable] {
+            for channels in [(1, 8), (3, 16), (8, 24), (24, 24), (48, 40), (40, 1), (20, 3), (72, 17)] {
+                check(isa, channels, (7, 13), (3, 1), true);
+            }
+            for size in [(1, 1), (2, 3), (14, 14), (5, 28), (3, 64), (4, 25)] {
+                check(isa, (16, 24), size, (3, 1), false);
+            }
+            for taps in [(3, 1), (3, 2), (3, 4), (1, 1)] {
+                check(isa, (12, 16), (6, 10), taps, true);
+            }
+        }
     }
 }

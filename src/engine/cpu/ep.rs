@@ -187,12 +187,7 @@ pub fn diag_gradient(
 }
 
 #[inline(always)]
-fn diag_cell_gradients<F: F32x8, D: F64x4>(
-    cells: CellsRef<'_>,
-    covariance: Covariance<'_>,
-    z: &[f64],
-    g: &mut [f64],
-) {
+fn diag_cell_gradients<F: F32x8, D: F64x4>(cells: CellsRef<'_>, covariance: Covariance<'_>, z: &[f64], g: &mut [f64]) {
     for (i, g) in g.iter_mut().enumerate() {
         let tau = 1.0 / (covariance.sigma2 + covariance.beta2 * covariance.diag[i]);
         let message = Message { s: tau.sqrt() };

@@ -77,7 +77,9 @@ impl Update<'_> {
             let values = &mut *next;
             dispatch!(isa, fill_normals(noise_of: Stream, values: &mut [f32]));
             let prior = &self.prior[i * n..(i + 1) * n];
-            let likelihood = self.likelihood.map(|(score, gamma)| (&score[i * n..(i + 1) * n], gamma[i] as f32));
+            let likelihood = self
+                .likelihood
+                .map(|(score, gamma)| (&score[i * n..(i + 1) * n], gamma[i] as f32));
             let mut finite = true;
             for (e, next) in next.iter_mut().enumerate() {
                 let score = prior[e] + likelihood.map_or(0.0, |(score, gamma)| gamma * score[e]);

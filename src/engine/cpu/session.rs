@@ -45,7 +45,7 @@ impl<'a> CpuSession<'a> {
             threads,
             isa,
             plan,
-            arena: Arena::new(plan.arena_bytes),
+            arena: Arena::new(plan.arena_bytes)?,
             convs: constants.prior.map_or_else(HashMap::new, |prior| pack(plan, prior)),
             constants,
             spectrum,
@@ -61,7 +61,9 @@ impl<'a> CpuSession<'a> {
     }
 
     fn problem(&self) -> &'a Problem {
-        self.constants.problem.expect("a plan with a likelihood is made from a problem")
+        self.constants
+            .problem
+            .expect("a plan with a likelihood is made from a problem")
     }
 
     fn spectrum(&self) -> &'a Spectrum {
@@ -125,7 +127,13 @@ impl<'a> CpuSession<'a> {
         match *op {
             Op::LoadImage { x, output } => {
                 let (height, width) = size(output);
-                features::load_image(self.threads, at.read(x), channels(output), height * width, at.write(output));
+                features::load_image(
+                    self.threads,
+                    at.read(x),
+                    channels(output),
+                    height * width,
+                    at.write(output),
+                );
             }
             Op::Conv(op) => {
                 let prologue = match op.activation {
@@ -138,7 +146,17 @@ impl<'a> CpuSession<'a> {
                 let packed = &self.convs[&op.weight];
                 let shape = conv_shape(plan, &op);
                 let scratch = at.scratch(scratch);
-                conv(self.threads, isa, shape, packed, input, prologue, residual, scratch, output);
+                conv(
+                    self.threads,
+                    isa,
+                    shape,
+                    packed,
+                    input,
+                    prologue,
+                    residual,
+                    scratch,
+                    output,
+                );
             }
             Op::NormCoefficients {
                 input,
@@ -158,11 +176,24 @@ impl<'a> CpuSession<'a> {
             }
             Op::Elu { input, output } => {
                 let (height, width) = size(input);
-                features::elu_map(self.threads, isa, at.read(input), height * width * BLOCK, at.write(output));
+                features::elu_map(
+                    self.threads,
+                    isa,
+                    at.read(input),
+                    height * width * BLOCK,
+                    at.write(output),
+                );
             }
             Op::MaxPool { input, output } => {
                 let scratch = at.scratch(scratch);
-                features::max_pool(self.threads, isa, at.read(input), size(input), scratch, at.write(output));
+                features::max_pool(
+                    self.threads,
+                    isa,
+                    at.read(input),
+                    size(input),
+                    scratch,
+                    at.write(output),
+                );
             }
             Op::MeanPool {
                 input,
@@ -170,7 +201,14 @@ impl<'a> CpuSession<'a> {
                 output,
             } => {
                 let residual = residual.map(|r| at.read(r));
-                features::mean_pool(self.threads, isa, at.read(input), residual, size(input), at.write(output));
+                features::mean_pool(
+                    self.threads,
+                    isa,
+                    at.read(input),
+                    residual,
+                    size(input),
+                    at.write(output),
+                );
             }
             Op::ResizeAdd { input, addend, output } => {
                 let addend = addend.map(|a| at.read(a));
@@ -248,7 +286,14 @@ impl<'a> CpuSession<'a> {
                 tau_f,
             } => {
                 let (input, tau_g) = (at.read(input), at.read(tau_g));
-                ep::separate(self.threads, covariance, input, tau_g, at.write(output), at.write(tau_f));
+                ep::separate(
+                    self.threads,
+                    covariance,
+                    input,
+                    tau_g,
+                    at.write(output),
+                    at.write(tau_f),
+                );
             }
             Op::EpGradient { z, h_f, tau_f, g } => {
                 let (z, h_f, tau_f) = (at.read(z), at.read(h_f), at.read(tau_f));
@@ -376,7 +421,13 @@ fn pack(plan: &Plan, prior: &Prior) -> HashMap<ParamId, PackedConv> {
             if let Op::Conv(conv) = instruction.op {
                 packed.entry(conv.weight).or_insert_with(|| {
                     let shape = &plan.params()[conv.weight.0 as usize].shape;
-                    PackedConv::new(weight(conv.weight), conv.bias.map(weight), shape[0], shape[1], conv.kernel)
+                    PackedConv::new(
+                        weight(conv.weight),
+                        conv.bias.map(weight),
+                        shape[0],
+                        shape[1],
+                        conv.kernel,
+                    )
                 });
             }
         }
