@@ -259,6 +259,7 @@ fn mean_and_standard_deviation_leave_diverged_chains_out() {
             level: 1,
             step: 1,
         }],
+        seconds: 0.0,
     };
     assert_eq!(samples.mean().data, [2.0]);
     assert_eq!(samples.std().unwrap().data, [2f32.sqrt()]);

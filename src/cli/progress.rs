@@ -112,8 +112,13 @@ pub fn clock(seconds: f64) -> String {
 
 impl Hooks for Display {
     fn begin(&mut self, method: Method, resumed: bool) {
-        if resumed && !self.quiet {
-            terminal::note(&format!("{}: continuing from the checkpoint", method.title()));
+        if !self.quiet && (resumed || !std::io::stderr().is_terminal()) {
+            let how = if resumed {
+                "continues from its checkpoint"
+            } else {
+                "starts"
+            };
+            terminal::note(&format!("{} {how}", method.title()));
         }
         self.start(method.title());
     }

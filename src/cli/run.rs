@@ -136,13 +136,13 @@ pub struct Output {
 impl Output {
     /// Runs, writes everything, and prints the metrics. Diverged states are an error, but only after that.
     pub fn execute(&self, run: &Run, engine: &mut dyn Engine) -> Result<()> {
+        signals::catch()?;
         if !self.quiet {
             run.notes
                 .iter()
                 .for_each(|note| terminal::note(&format!("note: {note}")));
             terminal::note(&describe(run, engine));
         }
-        signals::catch()?;
         let results = run.execute(engine, &self.folder, &mut Display::new(self.quiet))?;
         results.write(&self.folder)?;
         self.folder.remove_checkpoints()?;

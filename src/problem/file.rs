@@ -146,10 +146,9 @@ fn shape(file: &Contents<'_>) -> Result<Option<ImageShape>> {
     let Some(text) = file.text("shape") else {
         return Ok(None);
     };
-    let shape = text
-        .parse()
-        .map_err(|e| Error::usage(format!("the metadata's `shape`: {e}")))?;
-    Ok(Some(shape))
+    text.parse()
+        .map(Some)
+        .map_err(|e| Error::usage(format!("the metadata's `shape`: {e}")))
 }
 
 /// The cells are what counts: `bits` without the `step` they need describe no quantiser, and

@@ -13,6 +13,9 @@ use crate::{Error, Images, Result};
 /// The names of the laws of A, as `matrix` takes them; anything else is a file.
 pub const ENSEMBLES: [&str; 4] = ["gaussian", "row-orthogonal", "ill-conditioned", "correlated"];
 
+/// Entries of A: 32 GiB of them.
+const MOST_ENTRIES: usize = 1 << 32;
+
 /// y = Q(Ax + n) for images from a file or folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,6 +82,11 @@ impl MeasureConfig {
             Some(ensemble) => {
                 let m = self.measurements.or(preset.map(|p| p.measurements));
                 let m = m.ok_or_else(|| Error::usage("--measurements is missing: how many rows should A have?"))?;
+                if m.saturating_mul(images.shape.len()) > MOST_ENTRIES {
+                    return Err(Error::usage(format!(
+                        "--measurements {m}: such a matrix does not fit into memory"
+                    )));
+                }
                 self.measurements = Some(m);
                 Sensing::Drawn { ensemble, m }
             }

@@ -24,6 +24,9 @@ pub struct Sampler<'a> {
     pub settings: Settings,
 }
 
+/// Pixels of all states together: 16 GiB of them.
+const MOST_VALUES: usize = 1 << 32;
+
 /// How far a run has come. States are numbered image by image, chain by chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -221,6 +224,16 @@ impl Sampler<'_> {
     /// As [`Sampler::run`].
     pub fn check(&self) -> Result<()> {
         self.settings.check()?;
+        let values = self
+            .images
+            .checked_mul(self.settings.chains)
+            .and_then(|states| states.checked_mul(self.shape().len()));
+        if values.is_none_or(|values| values > MOST_VALUES) {
+            let (images, chains) = (self.images, self.settings.chains);
+            return Err(Error::usage(format!(
+                "{images} images with {chains} chains each are more than fit into memory"
+            )));
+        }
         let Some(problem) = self.problem else { return Ok(()) };
         let (n, image) = (problem.a().cols(), self.shape());
         if n != image.len() || problem.shape().is_some_and(|shape| shape != image) {

@@ -1,11 +1,12 @@
 //! The arena, and how ops get at their tensors in it.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::threads::Threads;
 use crate::plan::{ALIGNMENT, Plan, TensorId};
+use crate::{Error, Result};
 
 /// One aligned, zeroed allocation that holds every tensor of a plan.
 pub struct Arena {
@@ -17,12 +18,19 @@ pub struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    pub fn new(bytes: usize) -> Self {
-        let layout =
-            Layout::from_size_align(bytes.max(ALIGNMENT), ALIGNMENT).expect("a plan's arena fits the address space");
+    /// # Errors
+    /// [`Error::Device`] if the machine has not so much memory.
+    pub fn new(bytes: usize) -> Result<Self> {
+        let too_large = || {
+            let gib = bytes as f64 / f64::from(1 << 30);
+            Error::Device(format!(
+                "a batch needs {gib:.1} GiB of memory, more than there is: take a smaller --batch"
+            ))
+        };
+        let layout = Layout::from_size_align(bytes.max(ALIGNMENT), ALIGNMENT).map_err(|_| too_large())?;
         // SAFETY: the layout's size is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
-        Self { start, layout }
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(too_large)?;
+        Ok(Self { start, layout })
     }
 
     /// The bytes `range` as values of type `T`.

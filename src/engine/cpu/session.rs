@@ -46,7 +46,7 @@ impl<'a> CpuSession<'a> {
             threads,
             isa,
             plan,
-            arena: Arena::new(plan.arena_bytes),
+            arena: Arena::new(plan.arena_bytes)?,
             convs: constants.prior.map_or_else(HashMap::new, |prior| pack(plan, prior)),
             constants,
             spectrum,
