@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::conv::{BLOCK, ConvShape, PackedConv, Prologue, conv};
+use super::conv::{BLOCK, PackedConv, Prologue, conv};
+use super::conv_shape;
 use super::ep::{self, CellsRef, Covariance};
 use super::features::{self, NormParams};
 use super::langevin::{self, Update};
@@ -13,7 +14,7 @@ use super::products::{self, MatrixRef};
 use super::simd::Isa;
 use super::threads::Threads;
 use crate::engine::{Constants, Session, State, Step};
-use crate::plan::{Activation, Conv, Op, ParamId, Plan, Program, TensorId};
+use crate::plan::{Activation, Op, ParamId, Plan, Program, TensorId};
 use crate::prior::Prior;
 use crate::problem::{Problem, Spectrum, Values};
 use crate::{Error, Result};
@@ -144,7 +145,7 @@ impl<'a> CpuSession<'a> {
                 let residual = op.residual.map(|r| at.read(r));
                 let (input, output) = (at.read(op.input), at.write(op.output));
                 let packed = &self.convs[&op.weight];
-                let shape = conv_shape(plan, &op);
+                let shape = conv_shape(plan.batch, &op, |id| plan.tensor(id).contents);
                 let scratch = at.scratch(scratch);
                 conv(
                     self.threads,
@@ -398,20 +399,6 @@ impl CpuSession<'_> {
     }
 }
 
-fn conv_shape(plan: &Plan, op: &Conv) -> ConvShape {
-    let (inputs, ..) = plan.tensor(op.input).contents.feature();
-    let (outputs, height, width) = plan.tensor(op.output).contents.feature();
-    ConvShape {
-        batch: plan.batch,
-        in_blocks: inputs.div_ceil(BLOCK),
-        out_blocks: outputs.div_ceil(BLOCK),
-        height,
-        width,
-        kernel: op.kernel,
-        dilation: op.dilation,
-    }
-}
-
 /// Packs the weights of every convolution of the plan, once each.
 fn pack(plan: &Plan, prior: &Prior) -> HashMap<ParamId, PackedConv> {
     let weight = |id: ParamId| prior.weight(&plan.params()[id.0 as usize].name);
@@ -420,14 +407,9 @@ fn pack(plan: &Plan, prior: &Prior) -> HashMap<ParamId, PackedConv> {
         for instruction in plan.program(program) {
             if let Op::Conv(conv) = instruction.op {
                 packed.entry(conv.weight).or_insert_with(|| {
-                    let shape = &plan.params()[conv.weight.0 as usize].shape;
-                    PackedConv::new(
-                        weight(conv.weight),
-                        conv.bias.map(weight),
-                        shape[0],
-                        shape[1],
-                        conv.kernel,
-                    )
+                    let dims = &plan.params()[conv.weight.0 as usize].shape;
+                    let shape = conv_shape(plan.batch, &conv, |id| plan.tensor(id).contents);
+                    PackedConv::new(shape, weight(conv.weight), conv.bias.map(weight), dims[0], dims[1])
                 });
             }
         }
