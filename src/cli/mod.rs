@@ -74,7 +74,7 @@ struct Global {
 enum Command {
     Demo(demo::DemoArgs),
     Measure(measure::MeasureArgs),
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     Eval(eval::EvalArgs),
     Sample(sample::SampleArgs),
     Score(scores::ScoreArgs),
