@@ -9,13 +9,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 
-use safetensors::tensor::{Dtype, SafeTensors};
+use ::safetensors::tensor::{Dtype, SafeTensors};
 
 use super::{Cells, Matrix, Origin, Problem, Quantiser, Spectrum, Values};
 use crate::error::{Error, Result};
+use crate::files::safetensors::{self, Slice, Tensor};
 use crate::files::write_atomically;
 use crate::images::{ImageShape, Images};
 
@@ -46,7 +46,7 @@ impl Problem {
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         write_atomically(path, |out| {
-            write_tensors(out, &self.tensors(), &self.metadata())
+            safetensors::write(out, &self.tensors(), &self.metadata())
                 .map_err(|e| Error::io(path, "write", e))
         })
     }
@@ -126,77 +126,6 @@ impl Problem {
         }
         metadata
     }
-}
-
-enum Slice<'a> {
-    F32(&'a [f32]),
-    F64(&'a [f64]),
-}
-
-struct Tensor<'a> {
-    name: &'static str,
-    shape: Vec<usize>,
-    values: Slice<'a>,
-}
-
-/// The safetensors format: the header's length, the header as JSON, the tensors. Written here and
-/// not by the crate, whose metadata come in random order: equal problems should be equal files.
-fn write_tensors(
-    out: &mut dyn Write,
-    tensors: &[Tensor<'_>],
-    metadata: &BTreeMap<&str, String>,
-) -> std::io::Result<()> {
-    let mut header = serde_json::Map::new();
-    header.insert("__metadata__".into(), serde_json::json!(metadata));
-    let mut end = 0;
-    for Tensor {
-        name,
-        shape,
-        values,
-    } in tensors
-    {
-        let start = end;
-        let dtype = match values {
-            Slice::F32(v) => {
-                end += size_of_val(*v);
-                "F32"
-            }
-            Slice::F64(v) => {
-                end += size_of_val(*v);
-                "F64"
-            }
-        };
-        let entry =
-            serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] });
-        header.insert((*name).into(), entry);
-    }
-    let mut header = serde_json::Value::Object(header).to_string().into_bytes();
-    header.resize(header.len().next_multiple_of(8), b' ');
-    out.write_all(&(header.len() as u64).to_le_bytes())?;
-    out.write_all(&header)?;
-    for tensor in tensors {
-        match tensor.values {
-            Slice::F32(v) => write_values(out, v, |v| v.to_le_bytes())?,
-            Slice::F64(v) => write_values(out, v, |v| v.to_le_bytes())?,
-        }
-    }
-    Ok(())
-}
-
-fn write_values<T: Copy, const SIZE: usize>(
-    out: &mut dyn Write,
-    values: &[T],
-    to_bytes: impl Fn(T) -> [u8; SIZE],
-) -> std::io::Result<()> {
-    let mut buffer = Vec::with_capacity(SIZE << 13);
-    for chunk in values.chunks(1 << 13) {
-        buffer.clear();
-        chunk
-            .iter()
-            .for_each(|&value| buffer.extend_from_slice(&to_bytes(value)));
-        out.write_all(&buffer)?;
-    }
-    Ok(())
 }
 
 /// The parts of a file. Errors are [`Error::Usage`], still without the file's name.
