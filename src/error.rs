@@ -27,6 +27,9 @@ pub enum Error {
     /// The device cannot be used.
     #[error("{0}")]
     Device(String),
+    /// Ctrl-C or SIGTERM ended the run early; its state is saved.
+    #[error("{0}")]
+    Interrupted(String),
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -52,7 +55,8 @@ impl Error {
         }
     }
 
-    /// The process's exit code: 1 the run failed, 2 usage, 3 bad input file, 4 some states diverged, 5 device.
+    /// The process's exit code: 1 the run failed, 2 usage, 3 bad input file, 4 some states diverged, 5 device, 130
+    /// interrupted (as a shell reports Ctrl-C).
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,
@@ -67,6 +71,7 @@ impl Error {
             Self::BadFile { .. } => 3,
             Self::Diverged(_) => 4,
             Self::Device(_) => 5,
+            Self::Interrupted(_) => 130,
         }
     }
 }

@@ -33,6 +33,21 @@ impl std::fmt::Display for ImageShape {
     }
 }
 
+impl std::str::FromStr for ImageShape {
+    type Err = String;
+
+    /// Reads what `Display` writes: "C,H,W".
+    fn from_str(text: &str) -> Result<Self, String> {
+        let sizes: Option<Vec<usize>> = text.split(',').map(|size| size.trim().parse().ok()).collect();
+        match sizes.as_deref() {
+            Some(&[channels @ 1..=4096, height @ 1..=65536, width @ 1..=65536]) => {
+                Ok(Self::new(channels, height, width))
+            }
+            _ => Err(format!("{text:?} is not a shape: write C,H,W, for example 3,64,64")),
+        }
+    }
+}
+
 /// `count` images of one shape, flattened C, H, W row-major, one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Images {

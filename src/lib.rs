@@ -6,9 +6,11 @@ pub mod files;
 mod images;
 pub mod likelihood;
 pub mod metrics;
+pub mod output;
 pub mod plan;
 pub mod prior;
 pub mod problem;
+pub mod run;
 pub mod sampler;
 
 pub use error::{Error, Result};

@@ -16,23 +16,14 @@ fn images(name: &str) -> Images {
 }
 
 fn agrees_with_scikit_image(name: &str) {
-    let (x, truth) = (
-        images(&format!("{name}_x")),
-        images(&format!("{name}_truth")),
-    );
+    let (x, truth) = (images(&format!("{name}_x")), images(&format!("{name}_truth")));
     let expected = fixture(&format!("{name}_psnr_ssim")).to_f64().into_owned();
     assert_eq!(expected.len(), 2 * x.count());
     for (image, expected) in expected.chunks_exact(2).enumerate() {
         let found_psnr = psnr(x.image(image), truth.image(image));
         let found_ssim = ssim(x.image(image), truth.image(image), x.shape).unwrap();
-        assert!(
-            (found_psnr - expected[0]).abs() < 1e-10,
-            "{found_psnr} {expected:?}"
-        );
-        assert!(
-            (found_ssim - expected[1]).abs() < 1e-10,
-            "{found_ssim} {expected:?}"
-        );
+        assert!((found_psnr - expected[0]).abs() < 1e-10, "{found_psnr} {expected:?}");
+        assert!((found_ssim - expected[1]).abs() < 1e-10, "{found_ssim} {expected:?}");
     }
 }
 

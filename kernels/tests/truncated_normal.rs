@@ -45,24 +45,29 @@ fn errors(value: Moments, exact: Moments) -> [f64; 2] {
 
 #[test]
 fn moments_are_right_in_every_kind_of_cell() {
-    let mut worst = [(0.0, 0.0, 0.0); 2];
-    for [lower, upper, mean, variance] in fixtures::rows::<4>(include_str!("fixtures/moments.csv"))
-    {
+    // (name, bounds of the errors of mean and variance, worst found). In a wide bounded cell the variance may be 1/12
+    // where its terms are 1 (width 1, near 0), so a few roundings of 1e-16 in each grow twelvefold and more; in narrow
+    // cells and half-lines the terms are at most a few times the result.
+    let mut kinds = [
+        ("narrow", [1e-15, 5e-15]),
+        ("half-line", [2e-15, 5e-15]),
+        ("wide", [4e-15, 5e-14]),
+    ]
+    .map(|(name, bounds)| (name, bounds, [(0.0, 0.0, 0.0); 2]));
+    for [lower, upper, mean, variance] in fixtures::rows::<4>(include_str!("fixtures/moments.csv")) {
+        let width = upper - lower;
+        let narrow = width <= 1.0 && (0.5 * (lower + upper) * width).abs() <= 4.0;
+        let (_, _, worst) = &mut kinds[if narrow { 0 } else { 1 + usize::from(width.is_finite()) }];
         let value = moments(lower, upper);
-        for (worst, error) in worst
-            .iter_mut()
-            .zip(errors(value, Moments { mean, variance }))
-        {
+        for (worst, error) in worst.iter_mut().zip(errors(value, Moments { mean, variance })) {
             assert!(error.is_finite(), "[{lower:e}, {upper:e}): {value:?}");
-            *worst = if error > worst.0 {
-                (error, lower, upper)
-            } else {
-                *worst
-            };
+            *worst = if error > worst.0 { (error, lower, upper) } else { *worst };
         }
     }
-    println!("mean {:?}\nvariance {:?}", worst[0], worst[1]);
-    assert!(worst[0].0 < 4e-15 && worst[1].0 < 1e-13, "{worst:?}");
+    for (name, bounds, worst) in kinds {
+        println!("{name}: mean {:?}, variance {:?}", worst[0], worst[1]);
+        assert!(worst[0].0 < bounds[0] && worst[1].0 < bounds[1], "{name}: {worst:?}");
+    }
 }
 
 #[test]
@@ -110,18 +115,12 @@ fn the_mean_lies_in_the_cell_and_the_variance_below_that_of_a_uniform_or_normal_
         let (lower, upper) = random.cell();
         let Moments { mean, variance } = moments(lower, upper);
         let bound = f64::min(1.0, (upper - lower).powi(2) / 12.0) * (1.0 + 1e-13);
-        assert!(
-            lower <= mean && mean <= upper,
-            "[{lower:e}, {upper:e}): mean {mean:e}"
-        );
+        assert!(lower <= mean && mean <= upper, "[{lower:e}, {upper:e}): mean {mean:e}");
         assert!(
             variance >= 0.0 && variance <= bound,
             "[{lower:e}, {upper:e}): variance {variance:e}"
         );
-        assert!(
-            variance > 0.0 || lower == upper,
-            "[{lower:e}, {upper:e}): no variance"
-        );
+        assert!(variance > 0.0 || lower == upper, "[{lower:e}, {upper:e}): no variance");
     }
 }
 
@@ -154,16 +153,7 @@ fn far_tails_tend_to_the_exponential_law() {
 
 #[test]
 fn empty_and_undefined_cells_are_not_confused() {
-    for bound in [
-        0.0,
-        1e-300,
-        0.3,
-        -7.0,
-        1e10,
-        -1e300,
-        f64::INFINITY,
-        f64::NEG_INFINITY,
-    ] {
+    for bound in [0.0, 1e-300, 0.3, -7.0, 1e10, -1e300, f64::INFINITY, f64::NEG_INFINITY] {
         let Moments { mean, variance } = moments(bound, bound);
         assert_eq!((mean, variance), (bound, 0.0));
     }

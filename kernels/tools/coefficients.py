@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes src/coefficients.rs: the polynomials of the shared mathematics, fitted in 60 digits.
 
-    python3 kernels/tools/coefficients.py        (needs mpmath; the output is committed)
+    python3 kernels/tools/coefficients.py && cargo fmt        (needs mpmath; the output is committed)
 
 Every polynomial interpolates its function at Chebyshev nodes of its interval and is then written in powers of the
 variable, lowest first. That is as good as evaluating the Chebyshev series wherever the absolute powers sum to about
@@ -17,7 +17,7 @@ mp.dps = 60
 OUTPUT = Path(__file__).resolve().parent.parent / "src" / "coefficients.rs"
 
 # The scaled tail integral (x + A)^3 K(x) as a polynomial in t = (x - C)/(x + C). C spreads [0, inf) over [-1, 1] so
-# that 28 terms suffice (26 at best for any C, 40 at C = 1.5); A keeps the function between 2.0 and 3.7, so that no
+# that 28 terms suffice (30 at C = 4, about 40 at C = 1.5); A keeps the function between 2.0 and 3.7, so that no
 # end of the interval is computed as a difference of larger numbers.
 MILLS_OFFSET = mpf("1.25")
 MILLS_CENTRE = mpf(5)

@@ -2,8 +2,10 @@
 
 pub mod cpu;
 
+use std::time::Duration;
+
 use crate::Result;
-use crate::plan::{Plan, Program, Target, TensorId};
+use crate::plan::{Op, Plan, Program, Target, TensorId};
 use crate::prior::Prior;
 use crate::problem::Problem;
 
@@ -60,6 +62,9 @@ pub trait Session {
 
     /// Runs one program of the plan.
     fn execute(&mut self, program: Program, step: Step);
+
+    /// Runs one program and reports how long each op took.
+    fn execute_timed(&mut self, program: Program, step: Step, report: &mut dyn FnMut(&Op, Duration));
 
     /// Overwrites a persistent f32 tensor for the whole batch.
     fn write_f32(&mut self, tensor: TensorId, values: &[f32]);

@@ -13,10 +13,7 @@ use crate::{Error, Result};
 /// On any error, whether the closure's or the disk's, the temporary is removed and an older file at
 /// `path` stays as it was. A symbolic link is followed, so the file behind it is replaced. A device or a
 /// pipe (`/dev/stdout`) must not be replaced by a file: it is written to directly.
-pub fn write_atomically(
-    path: impl AsRef<Path>,
-    write: impl FnOnce(&mut dyn Write) -> Result<()>,
-) -> Result<()> {
+pub fn write_atomically(path: impl AsRef<Path>, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let path = path.as_ref();
     let target = match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {
@@ -173,10 +170,7 @@ mod tests {
             let error = write_atomically(&path, |_| Ok(())).unwrap_err();
             let line = error.to_string();
             assert!(line.contains(path.to_str().unwrap()), "{line}");
-            assert!(
-                line.contains("cannot write") && !line.contains('\n'),
-                "{line}"
-            );
+            assert!(line.contains("cannot write") && !line.contains('\n'), "{line}");
         }
         assert_eq!(names_in(folder.path()), ["file"]);
     }
@@ -207,11 +201,6 @@ mod tests {
         })
         .unwrap_err();
         assert!(error.to_string().contains("cannot write"), "{error}");
-        assert!(
-            fs::metadata("/dev/full")
-                .unwrap()
-                .file_type()
-                .is_char_device()
-        );
+        assert!(fs::metadata("/dev/full").unwrap().file_type().is_char_device());
     }
 }

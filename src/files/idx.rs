@@ -8,7 +8,7 @@ use flate2::bufread::MultiGzDecoder;
 use super::{MAX_INFLATED, MAX_INFLATION, open};
 use crate::{Error, Result};
 
-/// An array of bytes, row-major: images are [B, H, W], labels [B].
+/// An array of bytes, row-major: images are `[B, H, W]`, labels `[B]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdxArray {
     pub shape: Vec<usize>,
@@ -67,18 +67,14 @@ fn read_array(reader: &mut impl Read, most: u64) -> Result<IdxArray, String> {
         } else {
             "too long"
         };
-        return Err(format!(
-            "is {verdict}: its idx header announces {shape:?} values"
-        ));
+        return Err(format!("is {verdict}: its idx header announces {shape:?} values"));
     }
     Ok(IdxArray { shape, data })
 }
 
 fn fill(reader: &mut impl Read, bytes: &mut [u8]) -> Result<(), String> {
-    reader
-        .read_exact(bytes)
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => "is truncated inside the idx header".into(),
-            _ => format!("is damaged: {error}"),
-        })
+    reader.read_exact(bytes).map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => "is truncated inside the idx header".into(),
+        _ => format!("is damaged: {error}"),
+    })
 }

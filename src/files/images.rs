@@ -39,7 +39,7 @@ const SLACK: f32 = 1e-6;
 ///
 /// `path` is a folder of PNG and JPEG files (in the order of their names), one such file, an idx file,
 /// plain or gzipped, an `.npy` array or an `.npz` archive (its first array that looks like images, or
-/// the one named by `file.npz:name`). Arrays are [B,H,W], [B,C,H,W] or [B,H,W,C]. Bytes are divided
+/// the one named by `file.npz:name`). Arrays are `[B,H,W]`, `[B,C,H,W]` or `[B,H,W,C]`. Bytes are divided
 /// by 255; floats must lie in [0, 1] already.
 pub fn load_images(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Images> {
     let (path, array_name) = npz::split_name(path.as_ref());
@@ -91,11 +91,7 @@ impl Kind {
     }
 }
 
-fn load_pictures<P: AsRef<Path>>(
-    source: &Path,
-    paths: &[P],
-    options: &LoadOptions,
-) -> Result<Images> {
+fn load_pictures<P: AsRef<Path>>(source: &Path, paths: &[P], options: &LoadOptions) -> Result<Images> {
     let chosen = &paths[range(source, paths.len(), options)?];
     let mut planes = Vec::new();
     let mut shape = options.shape;
@@ -108,8 +104,7 @@ fn load_pictures<P: AsRef<Path>>(
                 Some(_) => "what is asked for",
                 None => "the first picture's",
             };
-            let reason =
-                format!("has shape {found} (C,H,W), not {whose} {expected}: resize or convert it");
+            let reason = format!("has shape {found} (C,H,W), not {whose} {expected}: resize or convert it");
             return Err(Error::bad_file(path, reason));
         }
     }
@@ -124,7 +119,7 @@ fn load_npz(path: &Path, name: Option<&str>, options: &LoadOptions) -> Result<Im
     let name = match name {
         Some(name) => name.to_owned(),
         None => archive
-            .entries()?
+            .entries()
             .into_iter()
             .find(|entry| entry.kind != 'i' && Layout::of(&entry.shape, options.shape).is_ok())
             .map(|entry| entry.name)
@@ -154,8 +149,7 @@ fn from_array(path: &Path, array: &NpyArray, options: &LoadOptions) -> Result<Im
             NpyData::F32(values) => layout.append(index, values, |v| v, &mut planes),
             NpyData::F64(values) => layout.append(index, values, |v| v as f32, &mut planes),
             NpyData::I64(_) => {
-                let reason =
-                    "holds wide integers: save images as uint8 (0 to 255) or as floats in [0, 1]";
+                let reason = "holds wide integers: save images as uint8 (0 to 255) or as floats in [0, 1]";
                 return Err(Error::bad_file(path, reason));
             }
         }
@@ -184,9 +178,7 @@ fn check_values(values: &mut [f32], allowed: Values) -> Result<(), String> {
     };
     if in_range {
         if allowed == Values::Unit {
-            values
-                .iter_mut()
-                .for_each(|value| *value = value.clamp(0.0, 1.0));
+            values.iter_mut().for_each(|value| *value = value.clamp(0.0, 1.0));
         }
         return Ok(());
     }

@@ -8,7 +8,7 @@ use crate::ImageShape;
 pub(super) struct Layout {
     pub count: usize,
     pub shape: ImageShape,
-    /// Values of a pixel lie side by side ([.., H, W, C]) instead of plane by plane.
+    /// Values of a pixel lie side by side (`[.., H, W, C]`) instead of plane by plane.
     pub channels_last: bool,
 }
 
@@ -23,8 +23,7 @@ impl Layout {
             readings.extend(Self::flat(array, expected));
             readings.retain(|reading| reading.shape == expected);
         } else if readings.len() > 1 {
-            readings
-                .retain(|reading| reading.shape.height.min(reading.shape.width) >= SHORTEST_SIDE);
+            readings.retain(|reading| reading.shape.height.min(reading.shape.width) >= SHORTEST_SIDE);
         }
         let text = shape_text(array);
         match (readings.as_slice(), expected) {
@@ -64,7 +63,7 @@ impl Layout {
             .collect()
     }
 
-    /// Flattened images [B, N], or one grey image [H, W]: only readable with the shape in hand.
+    /// Flattened images `[B, N]`, or one grey image `[H, W]`: only readable with the shape in hand.
     fn flat(array: &[usize], expected: ImageShape) -> Option<Self> {
         let count = match *array {
             [b, n] if n == expected.len() => b,
@@ -78,25 +77,14 @@ impl Layout {
         })
     }
 
-    /// Appends image `index` of `values` to `planes` as [C, H, W], each value converted.
-    pub fn append<T: Copy>(
-        &self,
-        index: usize,
-        values: &[T],
-        convert: impl Fn(T) -> f32,
-        planes: &mut Vec<f32>,
-    ) {
+    /// Appends image `index` of `values` to `planes` as `[C, H, W]`, each value converted.
+    pub fn append<T: Copy>(&self, index: usize, values: &[T], convert: impl Fn(T) -> f32, planes: &mut Vec<f32>) {
         let n = self.shape.len();
         let image = &values[index * n..(index + 1) * n];
         if self.channels_last {
             let channels = self.shape.channels;
             for channel in 0..channels {
-                planes.extend(
-                    image[channel..]
-                        .iter()
-                        .step_by(channels)
-                        .map(|&v| convert(v)),
-                );
+                planes.extend(image[channel..].iter().step_by(channels).map(|&v| convert(v)));
             }
         } else {
             planes.extend(image.iter().map(|&v| convert(v)));
@@ -144,13 +132,7 @@ mod tests {
 
     #[test]
     fn shapes_that_are_no_images_are_refused() {
-        for array in [
-            &[][..],
-            &[7],
-            &[10, 4, 32, 32],
-            &[2, 3, 4, 5, 6],
-            &[10, 0, 28],
-        ] {
+        for array in [&[][..], &[7], &[10, 4, 32, 32], &[2, 3, 4, 5, 6], &[10, 0, 28]] {
             assert!(Layout::of(array, None).is_err(), "{array:?}");
         }
     }

@@ -123,12 +123,10 @@ fn read_values<const N: usize, T>(
     let mut block = vec![0; BLOCK.min(count.saturating_mul(N))];
     while values.len() < count {
         let bytes = &mut block[..BLOCK.min((count - values.len()) * N)];
-        reader
-            .read_exact(bytes)
-            .map_err(|error| match error.kind() {
-                std::io::ErrorKind::UnexpectedEof => "is truncated inside the values".into(),
-                _ => format!("cannot be read: {error}"),
-            })?;
+        reader.read_exact(bytes).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => "is truncated inside the values".into(),
+            _ => format!("cannot be read: {error}"),
+        })?;
         let (whole, _) = bytes.as_chunks::<N>();
         values.extend(whole.iter().map(|&bytes| decode(bytes)));
     }
@@ -199,11 +197,7 @@ element!(u8, "|u1");
 /// Panics if `shape` and the length of `data` disagree.
 pub fn write<T: Element>(path: impl AsRef<Path>, shape: &[usize], data: &[T]) -> Result<()> {
     let path = path.as_ref();
-    assert_eq!(
-        shape.iter().product::<usize>(),
-        data.len(),
-        "shape and data must agree"
-    );
+    assert_eq!(shape.iter().product::<usize>(), data.len(), "shape and data must agree");
     write_atomically(path, |w| {
         let mut put = |bytes: &[u8]| w.write_all(bytes).map_err(|e| Error::io(path, "write", e));
         put(&Header::bytes(T::DESCR, shape))?;

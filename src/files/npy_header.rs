@@ -73,8 +73,7 @@ impl Header {
     /// The bytes NumPy writes before a C-ordered array of type `descr`.
     pub fn bytes(descr: &str, shape: &[usize]) -> Vec<u8> {
         let shape_text = shape_text(shape);
-        let mut text =
-            format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape_text}, }}");
+        let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape_text}, }}");
         if let Some(first) = shape.first() {
             let digits = first.to_string().len();
             text.extend(std::iter::repeat_n(' ', GROWTH_DIGITS - digits));
@@ -85,13 +84,7 @@ impl Header {
         text.push('\n');
         // The length fits version 1's u16 for any array of fewer than about 3,000 dimensions.
         let length = u16::try_from(text.len()).expect("an array has few dimensions");
-        [
-            MAGIC.as_slice(),
-            &[1, 0],
-            &length.to_le_bytes(),
-            text.as_bytes(),
-        ]
-        .concat()
+        [MAGIC.as_slice(), &[1, 0], &length.to_le_bytes(), text.as_bytes()].concat()
     }
 }
 
@@ -105,12 +98,10 @@ pub(super) fn shape_text(shape: &[usize]) -> String {
 }
 
 fn fill(reader: &mut impl Read, bytes: &mut [u8]) -> Result<(), String> {
-    reader
-        .read_exact(bytes)
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => "is truncated inside the .npy header".into(),
-            _ => format!("cannot be read: {error}"),
-        })
+    reader.read_exact(bytes).map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => "is truncated inside the .npy header".into(),
+        _ => format!("cannot be read: {error}"),
+    })
 }
 
 /// What is left to parse of the dict literal.
@@ -158,13 +149,11 @@ impl<'a> Parser<'a> {
             return Err("holds Python objects; save an array of numbers".into());
         }
         match code {
-            "b1" | "u1" | "i1" | "i2" | "u2" | "f2" | "i4" | "u4" | "f4" | "i8" | "f8" => {
-                Ok(Dtype {
-                    kind: code.as_bytes()[0] as char,
-                    size: usize::from(code.as_bytes()[1] - b'0'),
-                    big_endian: order == '>' || (order == '=' && cfg!(target_endian = "big")),
-                })
-            }
+            "b1" | "u1" | "i1" | "i2" | "u2" | "f2" | "i4" | "u4" | "f4" | "i8" | "f8" => Ok(Dtype {
+                kind: code.as_bytes()[0] as char,
+                size: usize::from(code.as_bytes()[1] - b'0'),
+                big_endian: order == '>' || (order == '=' && cfg!(target_endian = "big")),
+            }),
             _ => Err(format!(
                 "holds values of type {text:?}; save them as float32, float64 or uint8"
             )),
@@ -197,10 +186,7 @@ impl<'a> Parser<'a> {
 
     fn integer(&mut self) -> Result<usize, String> {
         self.0 = self.0.trim_start();
-        let end = self
-            .0
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(self.0.len());
+        let end = self.0.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.0.len());
         let (digits, rest) = self.0.split_at(end);
         let value = digits
             .parse()

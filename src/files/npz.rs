@@ -34,15 +34,11 @@ impl Npz {
         let (file, length) = open(&path)?;
         let archive = ZipArchive::new(file)
             .map_err(|e| Error::bad_file(&path, format!("is not a readable .npz archive: {e}")))?;
-        Ok(Self {
-            path,
-            length,
-            archive,
-        })
+        Ok(Self { path, length, archive })
     }
 
     /// The arrays of numbers in the order they were saved; members that are no such array are passed over.
-    pub fn entries(&mut self) -> Result<Vec<Entry>> {
+    pub fn entries(&mut self) -> Vec<Entry> {
         let mut entries = Vec::new();
         for index in 0..self.archive.len() {
             let Ok(mut member) = self.archive.by_index(index) else {
@@ -59,15 +55,13 @@ impl Npz {
                 });
             }
         }
-        Ok(entries)
+        entries
     }
 
     /// Reads the array called `name`.
     pub fn read(&mut self, name: &str) -> Result<NpyArray> {
         let index = (0..self.archive.len())
-            .find(|&index| {
-                matches!(self.archive.name_for_index(index), Some(Ok(member)) if array_name(&member).as_deref() == Some(name))
-            })
+            .find(|&index| self.name(index).as_deref() == Some(name))
             .ok_or_else(|| self.no_such_array(name))?;
         self.read_member(index)
             .map_err(|reason| Error::bad_file(&self.path, format!("array {name:?} {reason}")))
@@ -92,15 +86,15 @@ impl Npz {
         }
     }
 
+    /// The name of a member, if it is an array.
+    fn name(&self, index: usize) -> Option<String> {
+        array_name(&self.archive.name_for_index(index)?.ok()?)
+    }
+
     fn no_such_array(&self, name: &str) -> Error {
-        let names: Vec<String> = (0..self.archive.len())
-            .filter_map(|index| array_name(&self.archive.name_for_index(index)?.ok()?))
-            .collect();
+        let names: Vec<String> = (0..self.archive.len()).filter_map(|index| self.name(index)).collect();
         let names = names.join(", ");
-        Error::bad_file(
-            &self.path,
-            format!("has no array {name:?}; it has: {names}"),
-        )
+        Error::bad_file(&self.path, format!("has no array {name:?}; it has: {names}"))
     }
 }
 
@@ -112,9 +106,7 @@ fn array_name(member: &str) -> Option<String> {
 /// Splits `file.npz:name` into the file and the array's name; any other path is returned whole.
 pub fn split_name(path: &Path) -> (PathBuf, Option<String>) {
     match path.to_str().and_then(|text| text.rsplit_once(".npz:")) {
-        Some((stem, name)) if !path.exists() => {
-            (PathBuf::from(format!("{stem}.npz")), Some(name.to_owned()))
-        }
+        Some((stem, name)) if !path.exists() => (PathBuf::from(format!("{stem}.npz")), Some(name.to_owned())),
         _ => (path.to_path_buf(), None),
     }
 }

@@ -31,10 +31,7 @@ pub(super) fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     paths.sort();
     if paths.is_empty() {
-        return Err(Error::bad_file(
-            folder,
-            "holds no .png, .jpg or .jpeg files",
-        ));
+        return Err(Error::bad_file(folder, "holds no .png, .jpg or .jpeg files"));
     }
     Ok(paths)
 }

@@ -12,6 +12,16 @@ pub struct Tensor<'a> {
     pub values: Slice<'a>,
 }
 
+impl<'a> Tensor<'a> {
+    pub fn new(name: &'a str, shape: &[usize], values: Slice<'a>) -> Self {
+        Self {
+            name,
+            shape: shape.to_vec(),
+            values,
+        }
+    }
+}
+
 /// The values of a tensor, in C order.
 #[derive(Clone, Copy)]
 pub enum Slice<'a> {

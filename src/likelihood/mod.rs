@@ -4,6 +4,8 @@
 //! N(h^F/tau^F, 1/tau^F) in its place by passing messages between the cells (node a) and the covariance (node b). One
 //! eigendecomposition A·Aᵀ = U·diag(lambda)·Uᵀ serves every level; an iteration costs two products with U.
 
+mod score;
+
 use crate::Result;
 use crate::plan::{Contents, Op, Plan, PlanBuilder, Program, Target, TensorId};
 use crate::problem::Problem;

@@ -1,5 +1,6 @@
 //! How good a reconstruction is: against the truth where there is one, against the measurements always.
 
+pub(crate) mod number;
 mod ssim;
 mod summary;
 

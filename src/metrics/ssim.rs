@@ -69,9 +69,7 @@ fn row_sums(x: &[f32], y: &[f32]) -> Vec<Moments> {
 }
 
 fn sum(moments: impl Iterator<Item = Moments>) -> Moments {
-    moments.fold([0.0; 5], |total, one| {
-        std::array::from_fn(|i| total[i] + one[i])
-    })
+    moments.fold([0.0; 5], |total, one| std::array::from_fn(|i| total[i] + one[i]))
 }
 
 fn window_ssim(sums: Moments) -> f64 {
@@ -91,9 +89,7 @@ mod tests {
     use super::*;
 
     fn ramp(shape: ImageShape) -> Vec<f32> {
-        (0..shape.len())
-            .map(|i| (i * 37 % 101) as f32 / 100.0)
-            .collect()
+        (0..shape.len()).map(|i| (i * 37 % 101) as f32 / 100.0).collect()
     }
 
     #[test]

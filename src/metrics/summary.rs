@@ -1,9 +1,10 @@
 //! Mean and standard error of a metric over images.
 
 /// A metric over several images, as it is reported: mean ± standard error.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Summary {
     /// Infinite where one image is (its PSNR is, if it equals the truth), NaN where one is NaN.
+    #[serde(serialize_with = "super::number::serialize")]
     pub mean: f64,
     /// sd/√n with n − 1 in the variance; `None` for a single image or a mean that is not finite.
     pub standard_error: Option<f64>,
@@ -60,10 +61,7 @@ mod tests {
     #[test]
     fn an_infinite_value_makes_the_mean_infinite_and_the_error_unknown() {
         let summary = Summary::of(&[20.0, f64::INFINITY]).unwrap();
-        assert_eq!(
-            (summary.mean, summary.standard_error),
-            (f64::INFINITY, None)
-        );
+        assert_eq!((summary.mean, summary.standard_error), (f64::INFINITY, None));
         assert!(Summary::of(&[20.0, f64::NAN]).unwrap().mean.is_nan());
     }
 }

@@ -70,7 +70,8 @@ mod tests {
                 assert!(offsets[i] + blocks[i].bytes <= arena);
                 for j in 0..i {
                     let together = blocks[i].first <= blocks[j].last && blocks[j].first <= blocks[i].last;
-                    let apart = offsets[i] + blocks[i].bytes <= offsets[j] || offsets[j] + blocks[j].bytes <= offsets[i];
+                    let apart =
+                        offsets[i] + blocks[i].bytes <= offsets[j] || offsets[j] + blocks[j].bytes <= offsets[i];
                     assert!(!together || apart, "blocks {i} and {j} overlap");
                 }
             }

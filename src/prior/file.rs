@@ -102,7 +102,12 @@ fn infer(
         (Some(image), _) => image,
         (None, Some(size)) => match size.parse::<usize>() {
             Ok(size) if (2..=4096).contains(&size) => square(channels, size),
-            _ => return Err(Error::bad_file(path, format!("metadata `image_size` is not a size: {size:?}"))),
+            _ => {
+                return Err(Error::bad_file(
+                    path,
+                    format!("metadata `image_size` is not a size: {size:?}"),
+                ));
+            }
         },
         (None, None) => {
             let reason = "the metadata lack `image_size`; name the images' shape with --shape C,H,W";
@@ -112,7 +117,10 @@ fn infer(
     if image.channels != channels {
         return Err(Error::bad_file(
             path,
-            format!("this prior is for {channels}-channel images, but the images at hand have {}", image.channels),
+            format!(
+                "this prior is for {channels}-channel images, but the images at hand have {}",
+                image.channels
+            ),
         ));
     }
     if !image.height.is_multiple_of(2) || !image.width.is_multiple_of(2) {
@@ -126,7 +134,10 @@ fn to_f32(path: &Path, name: &str, tensor: &TensorView<'_>) -> Result<Vec<f32>> 
     let data = tensor.data();
     let pairs = || data.chunks_exact(2).map(|b| [b[0], b[1]]);
     let values: Vec<f32> = match tensor.dtype() {
-        Dtype::F32 => data.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
+        Dtype::F32 => data
+            .chunks_exact(4)
+            .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+            .collect(),
         Dtype::F16 => pairs().map(|b| half::f16::from_le_bytes(b).to_f32()).collect(),
         Dtype::BF16 => pairs().map(|b| half::bf16::from_le_bytes(b).to_f32()).collect(),
         other => {
@@ -135,7 +146,10 @@ fn to_f32(path: &Path, name: &str, tensor: &TensorView<'_>) -> Result<Vec<f32>> 
         }
     };
     if let Some(at) = values.iter().position(|v| !v.is_finite()) {
-        return Err(Error::bad_file(path, format!("tensor `{name}` is not finite at element {at}")));
+        return Err(Error::bad_file(
+            path,
+            format!("tensor `{name}` is not finite at element {at}"),
+        ));
     }
     Ok(values)
 }
@@ -146,7 +160,11 @@ fn schedule(path: &Path, tensors: &SafeTensors<'_>, metadata: &HashMap<String, S
     if let Ok(sigmas) = tensors.tensor("sigmas") {
         return Schedule::new(to_f32(path, "sigmas", &sigmas)?).map(Some).map_err(bad);
     }
-    let number = |key: &str| metadata.get(key).map(|v| v.parse::<f64>().map_err(|_| (key.to_owned(), v.clone())));
+    let number = |key: &str| {
+        metadata
+            .get(key)
+            .map(|v| v.parse::<f64>().map_err(|_| (key.to_owned(), v.clone())))
+    };
     let parsed = (number("sigma_begin"), number("sigma_end"), number("num_classes"));
     let (Some(begin), Some(end), Some(count)) = parsed else {
         return Ok(None);
@@ -154,7 +172,10 @@ fn schedule(path: &Path, tensors: &SafeTensors<'_>, metadata: &HashMap<String, S
     let not_a_number = |(key, value)| Error::bad_file(path, format!("metadata `{key}` is not a number: {value:?}"));
     let count = count.map_err(not_a_number)?;
     if !(2.0..=100_000.0).contains(&count) {
-        return Err(Error::bad_file(path, format!("metadata `num_classes` is {count}: no number of levels")));
+        return Err(Error::bad_file(
+            path,
+            format!("metadata `num_classes` is {count}: no number of levels"),
+        ));
     }
     Schedule::geometric(begin.map_err(not_a_number)?, end.map_err(not_a_number)?, count as usize)
         .map(Some)

@@ -4,13 +4,18 @@ pub mod convert;
 mod file;
 mod ncsnv2;
 mod schedule;
+mod score;
+mod shipped;
 
 use std::collections::HashMap;
+
+use qcs_kernels::philox::{Domain, Stream};
 
 use crate::ImageShape;
 use crate::plan::{Contents, Op, Param, Plan, PlanBuilder, Program, Target, TensorId};
 pub use ncsnv2::Ncsnv2;
 pub use schedule::Schedule;
+pub(crate) use score::{check_finite, check_level};
 
 /// A loaded score network.
 pub struct Prior {
@@ -40,6 +45,32 @@ impl Prior {
             metadata: HashMap::new(),
             weights,
         }
+    }
+
+    /// A network with random weights, for benchmarks and tests: convolutions keep the variance of their input, norms
+    /// are the identity up to a random offset.
+    pub fn random(network: Ncsnv2, seed: u64) -> Self {
+        let value = |(step, param): (usize, Param)| {
+            let mut values = vec![0.0; param.shape.iter().product()];
+            let stream = Stream {
+                seed,
+                domain: Domain::Weights,
+                image: 0,
+                chain: 0,
+                step: step as u32,
+            };
+            stream.fill_normals(0, &mut values);
+            let fan_in: usize = param.shape[1..].iter().product();
+            let (scale, mean) = match param.shape.len() {
+                1 if param.name.ends_with("gamma") => (0.1, 1.0),
+                1 => (0.1, 0.0),
+                _ => (1.0 / (fan_in as f32).sqrt(), 0.0),
+            };
+            values.iter_mut().for_each(|v| *v = mean + scale * *v);
+            (param.name, values)
+        };
+        let weights = parameters(&network).into_iter().enumerate().map(value).collect();
+        Self::new(network, None, weights)
     }
 
     /// The values of one weight.

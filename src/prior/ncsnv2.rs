@@ -85,7 +85,16 @@ impl Forward<'_> {
                 // The mean and the 1×1 convolution commute, bias included: pooling first does a quarter of the work.
                 let pooled = self.map(inputs, height / 2, width / 2);
                 self.push_mean_pool(x, None, pooled);
-                let by = self.conv(&format!("{shortcut}.conv"), pooled, Activation::None, channels, 1, 1, true, None);
+                let by = self.conv(
+                    &format!("{shortcut}.conv"),
+                    pooled,
+                    Activation::None,
+                    channels,
+                    1,
+                    1,
+                    true,
+                    None,
+                );
                 let full = self.conv3(&format!("{conv2}.conv"), h, norm2, channels, dilation, true, None);
                 let output = self.map(channels, height / 2, width / 2);
                 self.push_mean_pool(full, Some(by), output);
@@ -222,7 +231,9 @@ impl Forward<'_> {
         residual: Option<TensorId>,
     ) -> TensorId {
         let (inputs, height, width) = self.plan.contents(input).feature();
-        let weight = self.plan.param(format!("{name}.weight"), &[channels, inputs, kernel, kernel]);
+        let weight = self
+            .plan
+            .param(format!("{name}.weight"), &[channels, inputs, kernel, kernel]);
         let bias: Option<ParamId> = bias.then(|| self.plan.param(format!("{name}.bias"), &[channels]));
         let output = self.map(channels, height, width);
         self.plan.push(Op::Conv(Conv {

@@ -26,7 +26,9 @@ impl Schedule {
         let falling = levels.windows(2).all(|pair| pair[0] > pair[1]);
         let positive = levels.iter().all(|&l| l > 0.0 && l.is_finite());
         if levels.is_empty() || !falling || !positive {
-            return Err(Error::usage("noise levels must be positive, finite and strictly falling"));
+            return Err(Error::usage(
+                "noise levels must be positive, finite and strictly falling",
+            ));
         }
         Ok(Self { levels })
     }

@@ -21,9 +21,7 @@ impl Cells {
     /// the image and the measurement, if a bound is NaN or a cell is empty (lower ≥ upper).
     pub fn new(m: usize, lower: Vec<f64>, upper: Vec<f64>) -> Result<Self> {
         if m == 0 || lower.is_empty() {
-            return Err(Error::usage(
-                "there are no measurements: lower and upper are empty",
-            ));
+            return Err(Error::usage("there are no measurements: lower and upper are empty"));
         }
         if lower.len() != upper.len() || !lower.len().is_multiple_of(m) {
             return Err(Error::usage(format!(
@@ -86,9 +84,7 @@ mod tests {
     const INF: f64 = f64::INFINITY;
 
     fn refusal(lower: &[f64], upper: &[f64]) -> String {
-        Cells::new(2, lower.to_vec(), upper.to_vec())
-            .unwrap_err()
-            .to_string()
+        Cells::new(2, lower.to_vec(), upper.to_vec()).unwrap_err().to_string()
     }
 
     #[test]

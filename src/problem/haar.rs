@@ -6,9 +6,7 @@ use faer::linalg::householder::{
     apply_block_householder_sequence_on_the_left_in_place_scratch as apply_scratch,
     apply_block_householder_sequence_on_the_left_in_place_with_conj as apply,
 };
-use faer::linalg::qr::no_pivoting::factor::{
-    qr_in_place, qr_in_place_scratch, recommended_block_size,
-};
+use faer::linalg::qr::no_pivoting::factor::{qr_in_place, qr_in_place_scratch, recommended_block_size};
 use faer::{Conj, Mat, MatMut, Par};
 use qcs_kernels::philox::{Domain, Stream};
 use rayon::prelude::*;
@@ -94,10 +92,7 @@ pub(super) fn haar_times(n: usize, m: usize, rhs: &[f64], seed: u64, factor: u32
 /// The m×m matrix `scale`·I.
 pub(super) fn scaled_identity(m: usize, scale: f64) -> Vec<f64> {
     let mut identity = vec![0.0; m * m];
-    identity
-        .iter_mut()
-        .step_by(m + 1)
-        .for_each(|entry| *entry = scale);
+    identity.iter_mut().step_by(m + 1).for_each(|entry| *entry = scale);
     identity
 }
 
@@ -119,10 +114,7 @@ mod tests {
         let mean = traces.iter().sum::<f64>() / draws as f64;
         let square = traces.iter().map(|t| t * t).sum::<f64>() / draws as f64;
         // Four standard errors: var(trace) = 1, var(trace²) = 2.
-        assert!(
-            mean.abs() < 4.0 / (draws as f64).sqrt(),
-            "mean trace {mean}"
-        );
+        assert!(mean.abs() < 4.0 / (draws as f64).sqrt(), "mean trace {mean}");
         assert!(
             (square - 1.0).abs() < 4.0 * (2.0 / draws as f64).sqrt(),
             "mean squared trace {square}"

@@ -175,22 +175,16 @@ pub(super) fn times<T: Copy + Into<f64> + Sync>(values: &[T], cols: usize, x: &[
 
 /// valuesᵀ·z for row-major values; threads share out the columns, so each sum runs over the rows in
 /// order.
-pub(super) fn transpose_times<T: Copy + Into<f64> + Sync>(
-    values: &[T],
-    cols: usize,
-    z: &[f64],
-) -> Vec<f64> {
+pub(super) fn transpose_times<T: Copy + Into<f64> + Sync>(values: &[T], cols: usize, z: &[f64]) -> Vec<f64> {
     const COLUMNS: usize = 512;
     let mut out = vec![0.0; cols];
-    out.par_chunks_mut(COLUMNS)
-        .enumerate()
-        .for_each(|(chunk, out)| {
-            for (row, &z) in values.chunks_exact(cols).zip(z) {
-                for (out, &a) in out.iter_mut().zip(&row[chunk * COLUMNS..]) {
-                    *out += a.into() * z;
-                }
+    out.par_chunks_mut(COLUMNS).enumerate().for_each(|(chunk, out)| {
+        for (row, &z) in values.chunks_exact(cols).zip(z) {
+            for (out, &a) in out.iter_mut().zip(&row[chunk * COLUMNS..]) {
+                *out += a.into() * z;
             }
-        });
+        }
+    });
     out
 }
 
@@ -205,15 +199,9 @@ mod tests {
         let x: Vec<f64> = (0..n).map(|i| f64::from(i as u8) - 7.0).collect();
         let z = [2.0, -3.0, 5.0];
         // Small integers: every sum is exact in any order.
-        let ax: Vec<f64> = (0..m)
-            .map(|i| (0..n).map(|j| a[i * n + j] * x[j]).sum())
-            .collect();
-        let az: Vec<f64> = (0..n)
-            .map(|j| (0..m).map(|i| a[i * n + j] * z[i]).sum())
-            .collect();
-        let diag: Vec<f64> = (0..m)
-            .map(|i| (0..n).map(|j| a[i * n + j].powi(2)).sum())
-            .collect();
+        let ax: Vec<f64> = (0..m).map(|i| (0..n).map(|j| a[i * n + j] * x[j]).sum()).collect();
+        let az: Vec<f64> = (0..n).map(|j| (0..m).map(|i| a[i * n + j] * z[i]).sum()).collect();
+        let diag: Vec<f64> = (0..m).map(|i| (0..n).map(|j| a[i * n + j].powi(2)).sum()).collect();
         let single = Matrix::from_f32(m, n, a.iter().map(|&a| a as f32).collect()).unwrap();
         let double = Matrix::from_f64(m, n, a.clone()).unwrap();
         for matrix in [&single, &double] {
@@ -230,9 +218,7 @@ mod tests {
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let mut values = vec![1.0; 6];
             values[5] = bad;
-            let message = Matrix::from_f64(2, 3, values.clone())
-                .unwrap_err()
-                .to_string();
+            let message = Matrix::from_f64(2, 3, values.clone()).unwrap_err().to_string();
             assert!(message.contains("row 1, column 2"), "{message}");
             assert!(Matrix::from_f32(2, 3, values.iter().map(|&v| v as f32).collect()).is_err());
         }

@@ -12,7 +12,9 @@ mod ensemble;
 mod file;
 mod haar;
 mod matrix;
+mod matrix_file;
 mod quantiser;
+mod safetensors;
 mod simulate;
 mod spectrum;
 
@@ -198,16 +200,16 @@ impl Problem {
         &self.diag
     }
 
-    /// sigma², floored for a noise-free problem at (1e-6)² times the mean eigenvalue of A·Aᵀ.
+    /// sigma², but at least (1e-6)² times the mean eigenvalue of A·Aᵀ: what the likelihood counts
+    /// with, so that a noise-free problem is stable.
     ///
-    /// EP works with D_i = 1/(sigma² + beta²·lambda_i²), and lambda_i may be 0 (dependent rows, M >
-    /// N), as may a row of A in the diagonal score: without a floor D is infinite at sigma = 0. D
-    /// enters as D/(tau + D) and 1/(tau + D), which are exact to rounding for any finite D, so the
-    /// floor need not be large: at 1e-12 of the mean eigenvalue, D stays below 1e12 over it, and a
-    /// squared singular value of 1e-6 of the largest (kappa = 1000) at the last level (beta = 0.01)
-    /// is still 100 times the floor. Nor should it be smaller: at beta = 100 the eigenvalues' own
-    /// rounding, 1e-16 of the largest, counts 1e-12 of it, and a floor below that would let
-    /// rounding decide D.
+    /// EP works with D_i = 1/(sigma² + beta²·lambda_i²). lambda_i may be 0 (dependent rows, M > N),
+    /// as may a row of A in the diagonal score: without a floor D is infinite at sigma = 0. D enters
+    /// as D/(tau + D) and 1/(tau + D), which are exact to rounding for any finite D, so the floor can
+    /// be small: with kappa = 1000 the smallest beta²·lambda² at the last level (beta = 0.01), 1e-10
+    /// of the largest lambda², is at least 100 times the floor. It should not be smaller: at
+    /// beta = 100 the eigenvalues' own rounding, 1e-16 of the largest, counts as 1e-12 of it, and
+    /// below that rounding would decide D.
     pub fn sigma2_floored(&self) -> f64 {
         (self.sigma * self.sigma).max(NOISE_FLOOR * NOISE_FLOOR * mean(&self.diag))
     }
@@ -262,4 +264,114 @@ fn check_pixels(images: &Images) -> Result<()> {
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One image, two measurements, three pixels.
+    fn problem(a: &[f64], sigma: f64) -> Result<Problem> {
+        let cells = Cells::new(2, vec![0.0, f64::NEG_INFINITY], vec![f64::INFINITY, 0.0])?;
+        Problem::new(Matrix::from_f64(2, 3, a.to_vec())?, cells, sigma)
+    }
+
+    const A: [f64; 6] = [1.0, 0.0, 0.0, 0.0, 3.0, 0.0];
+
+    #[test]
+    fn noise_below_the_floor_counts_as_the_floor() {
+        // The mean eigenvalue of A·Aᵀ is (1 + 9)/2.
+        assert_eq!(problem(&A, 0.0).unwrap().sigma2_floored(), 1e-6 * 1e-6 * 5.0);
+        assert_eq!(problem(&A, 0.5).unwrap().sigma2_floored(), 0.25);
+        assert_eq!(
+            problem(&A, 0.0).unwrap().sigma(),
+            0.0,
+            "the problem itself stays noise-free"
+        );
+    }
+
+    #[test]
+    fn the_floor_keeps_d_finite_where_rows_are_dependent() {
+        let problem = problem(&[1.0, 2.0, 0.0, 1.0, 2.0, 0.0], 0.0).unwrap();
+        let smallest = problem.spectrum().unwrap().eigenvalues[1];
+        for beta in [0.001f64, 0.01, 1.0, 100.0] {
+            let d = 1.0 / (problem.sigma2_floored() + beta * beta * smallest);
+            assert!(d.is_finite() && d <= 1e12 / 5.0 * (1.0 + 1e-12));
+        }
+    }
+
+    #[test]
+    fn negative_or_non_finite_noise_is_refused() {
+        for sigma in [-1e-9, f64::NAN, f64::INFINITY, 1e200] {
+            let message = problem(&A, sigma).unwrap_err().to_string();
+            assert!(message.contains("sigma"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_matrix_of_zeros_or_of_absurd_scale_is_refused() {
+        for scale in [0.0, 1e-200, 1e-13, 1e13, 1e200] {
+            let message = problem(&A.map(|a| a * scale), 0.1).unwrap_err().to_string();
+            assert!(message.contains("scale A"), "{message}");
+        }
+        assert!(problem(&A.map(|a| a * 1e-9), 0.1).is_ok());
+    }
+
+    #[test]
+    fn measurements_and_rows_must_agree() {
+        let cells = Cells::new(3, vec![0.0; 3], vec![1.0; 3]).unwrap();
+        let a = Matrix::from_f64(2, 3, A.to_vec()).unwrap();
+        let message = Problem::new(a, cells, 0.1).unwrap_err().to_string();
+        assert!(message.contains('3') && message.contains("2 rows"), "{message}");
+    }
+
+    #[test]
+    fn more_measurements_than_pixels_are_allowed() {
+        let cells = Cells::new(3, vec![0.0; 3], vec![1.0; 3]).unwrap();
+        let a = Matrix::from_f64(3, 2, vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
+        let problem = Problem::new(a, cells, 0.0).unwrap();
+        assert!(problem.spectrum().unwrap().eigenvalues[2] < 1e-13);
+    }
+
+    #[test]
+    fn shapes_and_truth_must_fit() {
+        let good = || problem(&A, 0.1).unwrap();
+        assert_eq!(
+            good().with_shape(ImageShape::new(3, 1, 1)).unwrap().shape(),
+            Some(ImageShape::new(3, 1, 1))
+        );
+        assert!(good().with_shape(ImageShape::new(1, 2, 2)).is_err());
+        assert!(
+            good().with_shape(ImageShape::new(usize::MAX, 2, 2)).is_err(),
+            "the product overflows"
+        );
+        let truth = |count: usize, value| Images::new(ImageShape::new(1, 1, 3), vec![value; 3 * count]);
+        assert_eq!(
+            good().with_truth(truth(1, 0.5)).unwrap().shape(),
+            Some(ImageShape::new(1, 1, 3))
+        );
+        assert!(
+            good().with_truth(truth(2, 0.5)).is_err(),
+            "two images, measurements of one"
+        );
+        assert!(good().with_truth(truth(1, f32::NAN)).is_err());
+        let contradiction = good()
+            .with_truth(truth(1, 0.5))
+            .unwrap()
+            .with_shape(ImageShape::new(3, 1, 1));
+        assert!(contradiction.is_err());
+    }
+
+    #[test]
+    fn a_known_spectrum_is_not_computed_again() {
+        let known = Spectrum {
+            u: None,
+            eigenvalues: vec![1.0, 9.0],
+        };
+        let problem = problem(&A, 0.1).unwrap();
+        assert!(problem.known_spectrum().is_none());
+        let problem = problem.with_spectrum(known.clone()).unwrap();
+        assert_eq!(problem.spectrum().unwrap(), &known);
+        assert_eq!(problem.known_spectrum(), Some(&known));
+    }
 }

@@ -97,11 +97,7 @@ impl Quantiser {
         } else if k < thresholds && value >= (k + 1.0) * step {
             k += 1.0;
         }
-        let lower = if k < -thresholds {
-            f64::NEG_INFINITY
-        } else {
-            k * step
-        };
+        let lower = if k < -thresholds { f64::NEG_INFINITY } else { k * step };
         let upper = if k >= thresholds {
             f64::INFINITY
         } else {
@@ -141,24 +137,12 @@ mod tests {
             let half = 1i32 << (bits - 1);
             let mut cells = Vec::new();
             for k in -half..half {
-                let lower = if k == -half {
-                    -INF
-                } else {
-                    f64::from(k) * step
-                };
-                let upper = if k == half - 1 {
-                    INF
-                } else {
-                    f64::from(k + 1) * step
-                };
+                let lower = if k == -half { -INF } else { f64::from(k) * step };
+                let upper = if k == half - 1 { INF } else { f64::from(k + 1) * step };
                 let inside = (f64::from(k) + 0.5) * step;
                 assert_eq!(q.cell(inside), (lower, upper), "{bits} bits, k = {k}");
                 if lower.is_finite() {
-                    assert_eq!(
-                        q.cell(lower),
-                        (lower, upper),
-                        "{bits} bits, lower end of k = {k}"
-                    );
+                    assert_eq!(q.cell(lower), (lower, upper), "{bits} bits, lower end of k = {k}");
                 }
                 if upper.is_finite() {
                     assert_eq!(
@@ -170,10 +154,7 @@ mod tests {
                 cells.push((lower, upper));
             }
             assert_eq!(cells.len(), 1 << bits);
-            assert!(
-                cells.windows(2).all(|w| w[0].1 == w[1].0),
-                "cells tile the line"
-            );
+            assert!(cells.windows(2).all(|w| w[0].1 == w[1].0), "cells tile the line");
             assert_eq!(q.cell(INF), cells[cells.len() - 1]);
             assert_eq!(q.cell(-INF), cells[0]);
         }
@@ -189,11 +170,7 @@ mod tests {
                 let r = k as f64 + 0.5;
                 let (a, b) = (
                     k as f64 * step,
-                    if k == half - 1 {
-                        12.0
-                    } else {
-                        (k as f64 + 1.0) * step
-                    },
+                    if k == half - 1 { 12.0 } else { (k as f64 + 1.0) * step },
                 );
                 let panels = 2000;
                 let h = (b - a) / (2 * panels) as f64;
@@ -210,14 +187,8 @@ mod tests {
     fn default_steps_minimise_the_mean_square_error_of_a_gaussian() {
         for bits in 2..=8u8 {
             let step = MAX_STEP[usize::from(bits) - 2];
-            assert!(
-                slope(bits, step * (1.0 - 1e-6)) > 0.0,
-                "{bits} bits: too large"
-            );
-            assert!(
-                slope(bits, step * (1.0 + 1e-6)) < 0.0,
-                "{bits} bits: too small"
-            );
+            assert!(slope(bits, step * (1.0 - 1e-6)) > 0.0, "{bits} bits: too large");
+            assert!(slope(bits, step * (1.0 + 1e-6)) < 0.0, "{bits} bits: too small");
         }
         for (bits, published) in [(2, 0.9957), (3, 0.5860), (4, 0.3352), (5, 0.1881)] {
             assert!(
@@ -231,10 +202,7 @@ mod tests {
     fn the_default_step_scales_with_the_standard_deviation() {
         let q = Quantiser::new(3, None, 4.0).unwrap();
         assert_eq!(q.step(), Some(2.0 * MAX_STEP[1]));
-        assert_eq!(
-            Quantiser::new(3, Some(0.25), 4.0).unwrap().step(),
-            Some(0.25)
-        );
+        assert_eq!(Quantiser::new(3, Some(0.25), 4.0).unwrap().step(), Some(0.25));
     }
 
     #[test]
@@ -245,10 +213,7 @@ mod tests {
         for step in [0.0, -0.0, -1.0, f64::NAN, INF, -INF] {
             assert!(refused(2, Some(step)), "step {step}");
         }
-        assert!(
-            Quantiser::new(2, None, f64::NAN).is_err(),
-            "a variance that is NaN"
-        );
+        assert!(Quantiser::new(2, None, f64::NAN).is_err(), "a variance that is NaN");
     }
 
     proptest! {

@@ -2,10 +2,7 @@
 
 use qcs_kernels::philox::{Domain, Stream};
 
-use super::{
-    Cells, Ensemble, Matrix, Origin, Problem, Quantiser, check_pixels, check_scale, check_sigma,
-    mean,
-};
+use super::{Cells, Ensemble, Matrix, Origin, Problem, Quantiser, check_pixels, check_scale, check_sigma, mean};
 use crate::error::{Error, Result};
 use crate::images::Images;
 
@@ -28,7 +25,7 @@ pub struct Simulation {
     pub step: Option<f64>,
     /// The noise's standard deviation, 0 or more.
     pub sigma: f64,
-    /// E[x²] of the data at large, from the preset: never of the images at hand, or results would
+    /// `E[x²]` of the data at large, from the preset: never of the images at hand, or results would
     /// depend on them.
     pub mean_square: f64,
     /// The seed of A and of the noise.
@@ -93,13 +90,7 @@ impl Problem {
     }
 }
 
-fn measure(
-    images: &Images,
-    a: &Matrix,
-    quantiser: &Quantiser,
-    sigma: f64,
-    seed: u64,
-) -> Result<Cells> {
+fn measure(images: &Images, a: &Matrix, quantiser: &Quantiser, sigma: f64, seed: u64) -> Result<Cells> {
     let m = a.rows();
     let (mut lower, mut upper) = (Vec::new(), Vec::new());
     let mut noise = vec![0.0f32; m];
@@ -120,4 +111,153 @@ fn measure(
         }
     }
     Cells::new(m, lower, upper)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::images::ImageShape;
+
+    const SHAPE: ImageShape = ImageShape::new(1, 4, 5);
+
+    fn images(count: usize) -> Images {
+        let pixels = (0..count * SHAPE.len()).map(|i| (i * 37 % 101) as f32 / 100.0);
+        Images::new(SHAPE, pixels.collect())
+    }
+
+    fn settings() -> Simulation {
+        Simulation {
+            bits: 3,
+            step: None,
+            sigma: 0.05,
+            mean_square: 0.1,
+            seed: 4,
+        }
+    }
+
+    fn gaussian(m: usize) -> Sensing {
+        Sensing::Drawn {
+            ensemble: Ensemble::Gaussian,
+            m,
+        }
+    }
+
+    #[test]
+    fn without_noise_every_product_lies_in_its_cell() {
+        for bits in 1..=8 {
+            let settings = Simulation {
+                bits,
+                sigma: 0.0,
+                ..settings()
+            };
+            let problem = Problem::simulate(images(3), gaussian(12), &settings).unwrap();
+            for (index, image) in images(3).iter().enumerate() {
+                let x: Vec<f64> = image.iter().map(|&p| f64::from(p)).collect();
+                let (lower, upper) = problem.cells().image(index);
+                for ((z, lo), up) in problem.a().times(&x).iter().zip(lower).zip(upper) {
+                    assert!(lo <= z && z < up, "{bits} bits: {z} not in [{lo}, {up})");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_noise_has_the_standard_deviation_sigma() {
+        // A fine step against the noise: the cells' middles are z = A·x + sigma·n to within 1 %.
+        let (m, sigma) = (5000, 1.0);
+        let a = Matrix::from_f64(m, SHAPE.len(), vec![1e-3; m * SHAPE.len()]).unwrap();
+        let settings = Simulation {
+            bits: 8,
+            step: Some(0.06),
+            sigma,
+            ..settings()
+        };
+        let problem = Problem::simulate(images(2), Sensing::Given(a), &settings).unwrap();
+        let noise = |index: usize| -> Vec<f64> {
+            let (lower, upper) = problem.cells().image(index);
+            lower.iter().zip(upper).map(|(lo, up)| (lo + up) / 2.0).collect()
+        };
+        let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>() / m as f64;
+        let (first, second) = (noise(0), noise(1));
+        let bound = 4.0 * (2.0 / m as f64).sqrt() + 0.01;
+        assert!((product(&first, &first) - 1.0).abs() < bound);
+        assert!(
+            product(&first, &second).abs() < bound,
+            "each image has noise of its own"
+        );
+    }
+
+    #[test]
+    fn an_image_is_measured_the_same_whatever_comes_with_it() {
+        let three = Problem::simulate(images(3), gaussian(12), &settings()).unwrap();
+        let one = Problem::simulate(images(1), gaussian(12), &settings()).unwrap();
+        assert_eq!(three.a(), one.a());
+        assert_eq!(three.quantiser(), one.quantiser());
+        assert_eq!(three.cells().image(0), one.cells().image(0));
+    }
+
+    #[test]
+    fn the_default_step_is_the_optimum_for_the_variance_of_the_measurements() {
+        let ensemble = Ensemble::RowOrthogonal;
+        let problem = Problem::simulate(images(1), Sensing::Drawn { ensemble, m: 10 }, &settings()).unwrap();
+        // diag(A·Aᵀ) = N/M = 2.
+        let expected = 0.586_019 * f64::sqrt(2.0 * 0.1 + 0.05 * 0.05);
+        let step = problem.quantiser().unwrap().step().unwrap();
+        assert!((step / expected - 1.0).abs() < 1e-6, "{step}");
+        assert!(problem.known_spectrum().is_some());
+        assert_eq!(
+            problem.origin(),
+            Some(Origin {
+                ensemble: Some(ensemble),
+                seed: 4
+            })
+        );
+        assert_eq!(problem.truth(), Some(&images(1)));
+    }
+
+    #[test]
+    fn the_seed_decides_matrix_and_noise() {
+        let simulate = |seed, sensing| {
+            let settings = Simulation {
+                seed,
+                bits: 8,
+                ..settings()
+            };
+            Problem::simulate(images(1), sensing, &settings).unwrap()
+        };
+        let (first, again, other) = (
+            simulate(1, gaussian(9)),
+            simulate(1, gaussian(9)),
+            simulate(2, gaussian(9)),
+        );
+        assert_eq!((first.a(), first.cells()), (again.a(), again.cells()));
+        assert_ne!(first.a(), other.a());
+        let given = |seed| simulate(seed, Sensing::Given(first.a().clone()));
+        assert_eq!(
+            given(1).cells(),
+            first.cells(),
+            "drawn or given, the same A gives the same cells"
+        );
+        assert_ne!(given(2).cells(), first.cells());
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused() {
+        let refused = |images: Images, sensing: Sensing, change: &dyn Fn(&mut Simulation)| {
+            let mut settings = settings();
+            change(&mut settings);
+            matches!(Problem::simulate(images, sensing, &settings), Err(Error::Usage(_)))
+        };
+        assert!(refused(images(0), gaussian(3), &|_| ()));
+        assert!(refused(images(1), gaussian(0), &|_| ()));
+        assert!(refused(Images::new(SHAPE, vec![f32::NAN; 20]), gaussian(3), &|_| ()));
+        assert!(refused(images(1), gaussian(3), &|s| s.sigma = -0.1));
+        assert!(refused(images(1), gaussian(3), &|s| s.bits = 9));
+        assert!(refused(images(1), gaussian(3), &|s| s.step = Some(0.0)));
+        assert!(refused(images(1), gaussian(3), &|s| s.mean_square = f64::NAN));
+        let given = |n, value| Sensing::Given(Matrix::from_f64(2, n, vec![value; 2 * n]).unwrap());
+        assert!(refused(images(1), given(19, 1.0), &|_| ()), "19 columns for 20 pixels");
+        assert!(refused(images(1), given(20, 1e300), &|_| ()), "products would overflow");
+        assert!(!refused(images(1), given(20, 1.0), &|_| ()));
+    }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
-use super::{Divergence, SamplerPlan};
+use super::{Divergence, SamplerPlan, Samples};
 use crate::engine::Session;
 use crate::{Error, ImageShape, Result};
 
@@ -23,6 +23,8 @@ pub struct Checkpoint {
     pub(super) frozen: Vec<u32>,
     /// Of the finished states
     pub(super) diverged: Vec<Divergence>,
+    /// Time spent so far, over all sessions of the run
+    pub(super) seconds: f64,
 }
 
 impl Checkpoint {
@@ -34,6 +36,18 @@ impl Checkpoint {
             step: 0,
             frozen: Vec::new(),
             diverged: Vec::new(),
+            seconds: 0.0,
+        }
+    }
+
+    /// The checkpoint of a run that is complete: starting from it gives the samples at once.
+    pub fn finished(samples: &Samples) -> Self {
+        Self {
+            next_state: samples.states.count(),
+            x: samples.states.data.clone(),
+            diverged: samples.diverged.clone(),
+            seconds: samples.seconds,
+            ..Self::new(0, samples.states.shape)
         }
     }
 
@@ -49,16 +63,18 @@ impl Checkpoint {
         session.read_u32(plan.frozen, &mut self.frozen);
     }
 
-    pub(super) fn check(&self, states: usize, shape: ImageShape, steps: usize) -> Result<()> {
+    pub(super) fn check(&self, states: usize, shape: ImageShape, steps: usize, batch: usize) -> Result<()> {
         let fits = self.n == shape.len()
             && self.x.len() == states * shape.len()
             && self.next_state <= states
             && self.step <= steps
-            && self.next_state + self.frozen.len() <= states;
+            && (self.step == 0 || self.frozen.len() == batch.min(states - self.next_state));
         if fits {
             Ok(())
         } else {
-            Err(Error::usage("the checkpoint belongs to another run: its states, image size or steps differ"))
+            Err(Error::usage(
+                "the checkpoint belongs to another run: its states, image size, steps or batch differ",
+            ))
         }
     }
 
@@ -81,11 +97,10 @@ impl Checkpoint {
             ("next_state".to_owned(), self.next_state.to_string()),
             ("step".to_owned(), self.step.to_string()),
             ("diverged".to_owned(), diverged),
+            ("seconds".to_owned(), self.seconds.to_string()),
         ]);
         let bytes = safetensors::serialize(tensors, Some(metadata)).expect("the names differ");
-        crate::files::write_atomically(path, |w| {
-            w.write_all(&bytes).map_err(|e| Error::io(path, "write", e))
-        })
+        crate::files::write_atomically(path, |w| w.write_all(&bytes).map_err(|e| Error::io(path, "write", e)))
     }
 
     /// Reads a checkpoint of the run that `fingerprint` names.
@@ -103,13 +118,18 @@ impl Checkpoint {
             return Err(bad("the checkpoint is of a run with other settings"));
         }
         let number = |key: &str| entry(key)?.parse::<usize>().map_err(|_| bad("a damaged checkpoint"));
+        let seconds = entry("seconds")?.parse().map_err(|_| bad("a damaged checkpoint"))?;
         let diverged = serde_json::from_str(entry("diverged")?).map_err(|_| bad("a damaged checkpoint"))?;
         let x = tensors.tensor("x").map_err(|_| bad("a damaged checkpoint"))?;
         let frozen = tensors.tensor("frozen").map_err(|_| bad("a damaged checkpoint"))?;
         let (&[_, n], Dtype::F32, Dtype::U32) = (x.shape(), x.dtype(), frozen.dtype()) else {
             return Err(bad("a damaged checkpoint"));
         };
-        let words = |data: &[u8]| data.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]).collect::<Vec<_>>();
+        let words = |data: &[u8]| {
+            data.chunks_exact(4)
+                .map(|b| [b[0], b[1], b[2], b[3]])
+                .collect::<Vec<_>>()
+        };
         Ok(Self {
             x: words(x.data()).into_iter().map(f32::from_le_bytes).collect(),
             n,
@@ -117,6 +137,7 @@ impl Checkpoint {
             step: number("step")?,
             frozen: words(frozen.data()).into_iter().map(u32::from_le_bytes).collect(),
             diverged,
+            seconds,
         })
     }
 }

@@ -24,6 +24,9 @@ pub struct Sampler<'a> {
     pub settings: Settings,
 }
 
+/// Pixels of all states together: 16 GiB of them.
+const MOST_VALUES: usize = 1 << 32;
+
 /// How far a run has come. States are numbered image by image, chain by chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -110,6 +113,8 @@ pub struct Samples {
     pub states: Images,
     pub chains: usize,
     pub diverged: Vec<Divergence>,
+    /// Time it took, over all sessions of the run
+    pub seconds: f64,
 }
 
 impl Samples {
@@ -141,7 +146,11 @@ impl Samples {
             let alive: Vec<usize> = (0..self.chains)
                 .filter(|&chain| !self.diverged.iter().any(|d| d.image == image && d.chain == chain))
                 .collect();
-            let used = if alive.is_empty() { (0..self.chains).collect() } else { alive };
+            let used = if alive.is_empty() {
+                (0..self.chains).collect()
+            } else {
+                alive
+            };
             for (pixel, result) in result.iter_mut().enumerate() {
                 let of = |&chain: &usize| f64::from(self.states.image(image * self.chains + chain)[pixel]);
                 values.clear();
@@ -168,11 +177,16 @@ impl Sampler<'_> {
     /// # Errors
     /// Settings out of range, a problem that does not fit the prior, a checkpoint of another run, a device that cannot
     /// hold a batch, or the observer's own error.
-    pub fn run(&self, engine: &mut dyn Engine, resume: Option<Checkpoint>, observer: &mut dyn Observer) -> Result<Outcome> {
+    pub fn run(
+        &self,
+        engine: &mut dyn Engine,
+        resume: Option<Checkpoint>,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
         self.check()?;
         let mut run = match resume {
             Some(checkpoint) => {
-                checkpoint.check(self.states(), self.shape(), self.steps())?;
+                checkpoint.check(self.states(), self.shape(), self.steps(), self.settings.batch)?;
                 checkpoint
             }
             None => Checkpoint::new(self.states(), self.shape()),
@@ -188,6 +202,7 @@ impl Sampler<'_> {
             states: Images::new(self.shape(), run.x),
             chains: self.settings.chains,
             diverged: run.diverged,
+            seconds: run.seconds,
         }))
     }
 
@@ -203,8 +218,22 @@ impl Sampler<'_> {
         self.schedule.len() * self.settings.steps_per_level
     }
 
-    fn check(&self) -> Result<()> {
+    /// Refuses what [`Sampler::run`] would refuse, before anything is computed.
+    ///
+    /// # Errors
+    /// As [`Sampler::run`].
+    pub fn check(&self) -> Result<()> {
         self.settings.check()?;
+        let values = self
+            .images
+            .checked_mul(self.settings.chains)
+            .and_then(|states| states.checked_mul(self.shape().len()));
+        if values.is_none_or(|values| values > MOST_VALUES) {
+            let (images, chains) = (self.images, self.settings.chains);
+            return Err(Error::usage(format!(
+                "{images} images with {chains} chains each are more than fit into memory"
+            )));
+        }
         let Some(problem) = self.problem else { return Ok(()) };
         let (n, image) = (problem.a().cols(), self.shape());
         if n != image.len() || problem.shape().is_some_and(|shape| shape != image) {
@@ -215,7 +244,9 @@ impl Sampler<'_> {
         }
         if self.images > problem.cells().count() {
             let (asked, there) = (self.images, problem.cells().count());
-            return Err(Error::usage(format!("{asked} images asked for, but the problem holds {there}")));
+            return Err(Error::usage(format!(
+                "{asked} images asked for, but the problem holds {there}"
+            )));
         }
         Ok(())
     }
@@ -228,6 +259,7 @@ impl Sampler<'_> {
         run: &mut Checkpoint,
         observer: &mut dyn Observer,
     ) -> Result<Next> {
+        let (before, begun) = (run.seconds, std::time::Instant::now());
         let network = &self.prior.network;
         let compiled = SamplerPlan::new(network, self.problem, &self.settings, batch, engine.target())?;
         let constants = Constants {
@@ -255,6 +287,7 @@ impl Sampler<'_> {
             let next = observer.after_step(&self.progress(run, batch));
             if next != Next::Continue {
                 run.take(session.as_mut(), &compiled, batch);
+                run.seconds = before + begun.elapsed().as_secs_f64();
                 observer.checkpoint(run)?;
             }
             if next == Next::Stop {
@@ -265,6 +298,7 @@ impl Sampler<'_> {
             session.execute(Program::Denoise, self.step(self.steps() - 1));
         }
         run.take(session.as_mut(), &compiled, batch);
+        run.seconds = before + begun.elapsed().as_secs_f64();
         self.record_divergences(run, &states);
         run.next_state += batch;
         run.step = 0;

@@ -2,7 +2,7 @@
 
 use crate::likelihood::{EpStart, Likelihood, Method};
 use crate::prior::Schedule;
-use crate::{Error, Result};
+use crate::{Error, ImageShape, Result};
 
 /// The factor of the likelihood score.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -75,7 +75,9 @@ impl Settings {
             at_least_one("--ep-iters", self.likelihood.ep_iterations)?;
         }
         if self.chains >= 1 << 24 {
-            return Err(Error::usage("--chains must be below 2^24: the noise is keyed by 24 bits of it"));
+            return Err(Error::usage(
+                "--chains must be below 2^24: the noise is keyed by 24 bits of it",
+            ));
         }
         Ok(())
     }
@@ -100,7 +102,7 @@ pub struct Preset {
     pub steps_per_level: usize,
     pub step_scale: f64,
     pub xi: f64,
-    /// E[x²] over the data set's pixels; the quantiser's default step follows from it
+    /// `E[x²]` over the data set's pixels; the quantiser's default step follows from it
     pub mean_square: f64,
 }
 
@@ -158,6 +160,13 @@ impl Preset {
         })
     }
 
+    /// The preset whose data have this shape.
+    pub fn of_shape(shape: ImageShape) -> Option<&'static Self> {
+        PRESETS
+            .iter()
+            .find(|p| ImageShape::new(p.channels, p.size, p.size) == shape)
+    }
+
     pub fn schedule(&self) -> Schedule {
         Schedule::geometric(self.sigma_begin, self.sigma_end, self.levels).expect("presets hold valid schedules")
     }
@@ -199,12 +208,30 @@ mod tests {
         let bad = [
             Settings { chains: 0, ..good },
             Settings { batch: 0, ..good },
-            Settings { steps_per_level: 0, ..good },
-            Settings { step_scale: -1.0, ..good },
-            Settings { step_scale: f64::NAN, ..good },
-            Settings { gamma: GammaRule::Adaptive { xi: 0.0 }, ..good },
-            Settings { gamma: GammaRule::Constant { gamma: f64::INFINITY }, ..good },
-            Settings { chains: 1 << 24, ..good },
+            Settings {
+                steps_per_level: 0,
+                ..good
+            },
+            Settings {
+                step_scale: -1.0,
+                ..good
+            },
+            Settings {
+                step_scale: f64::NAN,
+                ..good
+            },
+            Settings {
+                gamma: GammaRule::Adaptive { xi: 0.0 },
+                ..good
+            },
+            Settings {
+                gamma: GammaRule::Constant { gamma: f64::INFINITY },
+                ..good
+            },
+            Settings {
+                chains: 1 << 24,
+                ..good
+            },
         ];
         for settings in bad {
             assert!(settings.check().is_err(), "{settings:?}");

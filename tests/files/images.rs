@@ -54,11 +54,7 @@ fn rgb_and_opaque_rgba_and_16_bit_pictures_give_the_same_planes() {
 #[test]
 fn a_jpeg_is_close_to_the_picture_it_was_made_from() {
     let folder = tempfile::tempdir().unwrap();
-    let path = save(
-        folder.path(),
-        "a.jpg",
-        GrayImage::from_pixel(9, 8, Luma([51])),
-    );
+    let path = save(folder.path(), "a.jpg", GrayImage::from_pixel(9, 8, Luma([51])));
     let images = load(path).unwrap();
     assert_eq!(images.shape, ImageShape::new(1, 8, 9));
     assert!(images.data.iter().all(|v| (v - 0.2).abs() < 0.01));
@@ -67,12 +63,7 @@ fn a_jpeg_is_close_to_the_picture_it_was_made_from() {
 #[test]
 fn a_folder_is_read_in_the_order_of_names_and_may_be_cut() {
     let folder = tempfile::tempdir().unwrap();
-    for (name, level) in [
-        ("b.PNG", 2),
-        ("a.png", 1),
-        ("c.jpeg", 3),
-        (".hidden.png", 9),
-    ] {
+    for (name, level) in [("b.PNG", 2), ("a.png", 1), ("c.jpeg", 3), (".hidden.png", 9)] {
         save(
             folder.path(),
             name,
@@ -127,10 +118,7 @@ fn idx_images_are_read_plain_and_gzipped() {
     std::fs::write(&plain, &bytes).unwrap();
     std::fs::write(&packed, gzipped(&bytes)).unwrap();
     let images = load(&plain).unwrap();
-    assert_eq!(
-        (images.shape, images.count()),
-        (ImageShape::new(1, 4, 5), 2)
-    );
+    assert_eq!((images.shape, images.count()), (ImageShape::new(1, 4, 5), 2));
     assert_eq!(images.image(1)[0], 20.0 / 255.0);
     assert_eq!(load(&packed).unwrap(), images);
 }
@@ -138,10 +126,7 @@ fn idx_images_are_read_plain_and_gzipped() {
 #[test]
 fn npz_arrays_are_found_by_their_looks_or_by_name() {
     let deflated = load(fixture("deflated.npz")).unwrap();
-    assert_eq!(
-        (deflated.shape, deflated.count()),
-        (ImageShape::new(1, 5, 8), 6)
-    );
+    assert_eq!((deflated.shape, deflated.count()), (ImageShape::new(1, 5, 8), 6));
     assert_eq!(deflated.data[200], 200.0 / 255.0);
     assert_eq!(load(fixture("stored.npz")).unwrap(), deflated);
     let more = load(fixture("stored.npz:more")).unwrap();
@@ -171,10 +156,7 @@ fn the_two_well_known_wrong_ranges_are_named_with_their_cure() {
     }
     assert!(refusal([0.0, 0.5, f32::NAN, 1.0], &unit).contains("NaN"));
     assert!(refusal([0.0, 0.5, 0.7, 1.1], &unit).contains("from 0 to 1.1"));
-    assert!(
-        load_images(&path, &estimate).is_ok(),
-        "a sampler may overshoot"
-    );
+    assert!(load_images(&path, &estimate).is_ok(), "a sampler may overshoot");
 }
 
 #[test]

@@ -36,15 +36,9 @@ fn bools_scalars_and_empty_arrays_are_read() {
     let expected: Vec<bool> = (0..24).map(|i| i % 2 == 1).collect();
     assert_eq!(bools.data, NpyData::Bool(expected));
     let scalar = npy::read(fixture("scalar.npy")).unwrap();
-    assert_eq!(
-        (scalar.shape.len(), scalar.to_f64().as_ref()),
-        (0, &[7.0][..])
-    );
+    assert_eq!((scalar.shape.len(), scalar.to_f64().as_ref()), (0, &[7.0][..]));
     let empty = npy::read(fixture("empty.npy")).unwrap();
-    assert_eq!(
-        (empty.shape, empty.data),
-        (vec![0, 28, 28], NpyData::F32(vec![]))
-    );
+    assert_eq!((empty.shape, empty.data), (vec![0, 28, 28], NpyData::F32(vec![])));
 }
 
 #[test]
@@ -56,12 +50,7 @@ fn what_is_written_is_numpys_file_byte_for_byte() {
         assert_eq!(std::fs::read(&path).unwrap(), expected, "{name}");
     };
     let shape = [2, 3, 4];
-    npy::write(
-        &path,
-        &shape,
-        &(0..24).map(|i| i as f32).collect::<Vec<_>>(),
-    )
-    .unwrap();
+    npy::write(&path, &shape, &(0..24).map(|i| i as f32).collect::<Vec<_>>()).unwrap();
     written("f4_v1.npy");
     npy::write(&path, &shape, &(0..24).collect::<Vec<u8>>()).unwrap();
     written("u1.npy");

@@ -2,6 +2,7 @@
 
 use qcs_kernels::philox::{Domain, Stream};
 
+use super::simd::{F32x8, F64x4, Isa, dispatch};
 use super::threads::Threads;
 use crate::engine::{State, Step};
 use crate::sampler::GammaRule;
@@ -23,6 +24,11 @@ fn stream(seed: u64, domain: Domain, state: State, step: u32) -> Stream {
         chain: state.chain as u32,
         step,
     }
+}
+
+#[inline(always)]
+fn fill_normals<F: F32x8, D: F64x4>(stream: Stream, values: &mut [f32]) {
+    stream.fill_normals(0, values);
 }
 
 /// gamma per state; 0 where the likelihood score is 0, so that nothing is divided by it.
@@ -57,7 +63,7 @@ impl Update<'_> {
     /// x += alpha·(prior + gamma·likelihood) + sqrt(2·alpha)·noise.
     ///
     /// A state that would become non-finite keeps its last value, and `frozen` its step number plus one.
-    pub fn apply(&self, threads: &mut Threads, scratch: &mut [f32], x: &mut [f32], frozen: &mut [u32]) {
+    pub fn apply(&self, threads: &mut Threads, isa: Isa, scratch: &mut [f32], x: &mut [f32], frozen: &mut [u32]) {
         let n = x.len() / self.states.len();
         let (alpha, noise) = (self.step.alpha as f32, (2.0 * self.step.alpha).sqrt() as f32);
         let frozen = super::memory::Parts::new(frozen);
@@ -67,9 +73,13 @@ impl Update<'_> {
             if frozen[0] != 0 {
                 return;
             }
-            stream(self.seed, Domain::Noise, self.states[i], self.step.index).fill_normals(0, next);
+            let noise_of = stream(self.seed, Domain::Noise, self.states[i], self.step.index);
+            let values = &mut *next;
+            dispatch!(isa, fill_normals(noise_of: Stream, values: &mut [f32]));
             let prior = &self.prior[i * n..(i + 1) * n];
-            let likelihood = self.likelihood.map(|(score, gamma)| (&score[i * n..(i + 1) * n], gamma[i] as f32));
+            let likelihood = self
+                .likelihood
+                .map(|(score, gamma)| (&score[i * n..(i + 1) * n], gamma[i] as f32));
             let mut finite = true;
             for (e, next) in next.iter_mut().enumerate() {
                 let score = prior[e] + likelihood.map_or(0.0, |(score, gamma)| gamma * score[e]);

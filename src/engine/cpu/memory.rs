@@ -1,11 +1,12 @@
 //! The arena, and how ops get at their tensors in it.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::threads::Threads;
 use crate::plan::{ALIGNMENT, Plan, TensorId};
+use crate::{Error, Result};
 
 /// One aligned, zeroed allocation that holds every tensor of a plan.
 pub struct Arena {
@@ -17,11 +18,19 @@ pub struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    pub fn new(bytes: usize) -> Self {
-        let layout = Layout::from_size_align(bytes.max(ALIGNMENT), ALIGNMENT).expect("a plan's arena fits the address space");
+    /// # Errors
+    /// [`Error::Device`] if the machine has not so much memory.
+    pub fn new(bytes: usize) -> Result<Self> {
+        let too_large = || {
+            let gib = bytes as f64 / f64::from(1 << 30);
+            Error::Device(format!(
+                "a batch needs {gib:.1} GiB of memory, more than there is: take a smaller --batch"
+            ))
+        };
+        let layout = Layout::from_size_align(bytes.max(ALIGNMENT), ALIGNMENT).map_err(|_| too_large())?;
         // SAFETY: the layout's size is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
-        Self { start, layout }
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(too_large)?;
+        Ok(Self { start, layout })
     }
 
     /// The bytes `range` as values of type `T`.
@@ -31,7 +40,12 @@ impl Arena {
     pub unsafe fn slice<T>(&self, range: Range<usize>) -> &[T] {
         assert!(range.end <= self.layout.size() && range.start.is_multiple_of(ALIGNMENT));
         // SAFETY: in bounds, aligned, initialised (the arena was zeroed).
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(range.start).cast(), range.len() / size_of::<T>()) }
+        unsafe {
+            std::slice::from_raw_parts(
+                self.start.as_ptr().add(range.start).cast(),
+                range.len() / size_of::<T>(),
+            )
+        }
     }
 
     /// The bytes `range` as values of type `T`, to write.
@@ -113,6 +127,9 @@ impl<T> Parts<T> {
     }
 }
 
+/// Work on one piece of each of two slices.
+type PairTask<'a, T, S> = dyn Fn(usize, &mut [T], &mut [S]) + Sync + 'a;
+
 impl Threads {
     /// Cuts `data` into pieces of `size` and calls `task(index, piece)` for each, on all threads.
     pub fn for_each<T: Send>(&mut self, data: &mut [T], size: usize, task: &(dyn Fn(usize, &mut [T]) + Sync)) {
@@ -130,7 +147,7 @@ impl Threads {
         &mut self,
         (a, size_a): (&mut [T], usize),
         (b, size_b): (&mut [S], usize),
-        task: &(dyn Fn(usize, &mut [T], &mut [S]) + Sync),
+        task: &PairTask<'_, T, S>,
     ) {
         let count = a.len() / size_a.max(1);
         assert_eq!(count, b.len() / size_b.max(1), "both slices have a piece for each task");

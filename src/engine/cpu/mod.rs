@@ -12,7 +12,7 @@ mod threads;
 
 use crate::Result;
 use crate::engine::{Constants, Engine, Session};
-use crate::plan::{Op, Plan, PlanBuilder, Target};
+use crate::plan::{Contents, Conv, Op, Plan, PlanBuilder, Target, TensorId};
 use conv::{BLOCK, ConvShape};
 use simd::Isa;
 use threads::Threads;
@@ -27,10 +27,14 @@ pub struct CpuEngine {
 impl CpuEngine {
     /// An engine with `threads` threads; 0 means as many as the machine runs at once.
     pub fn new(threads: usize) -> Self {
+        let threads = Threads::new(threads);
+        let target = CpuTarget {
+            threads: threads.count(),
+        };
         Self {
-            threads: Threads::new(threads),
+            threads,
             isa: Isa::detect(),
-            target: CpuTarget,
+            target,
         }
     }
 
@@ -64,8 +68,10 @@ impl Engine for CpuEngine {
     }
 }
 
-/// Blocks of eight channels; scratch for padded inputs and for the transposed results of products.
-struct CpuTarget;
+/// Blocks of eight channels; scratch for padded inputs, for tiles of each thread, for transposed results of products.
+struct CpuTarget {
+    threads: usize,
+}
 
 impl Target for CpuTarget {
     fn channel_block(&self) -> usize {
@@ -76,17 +82,8 @@ impl Target for CpuTarget {
         let bytes = |id| plan.batch() * plan.contents(id).bytes(BLOCK);
         match *op {
             Op::Conv(conv) => {
-                let (inputs, height, width) = plan.contents(conv.input).feature();
-                let shape = ConvShape {
-                    batch: plan.batch(),
-                    in_blocks: inputs.div_ceil(BLOCK),
-                    out_blocks: 0,
-                    height,
-                    width,
-                    kernel: conv.kernel,
-                    dilation: conv.dilation,
-                };
-                4 * shape.scratch_len()
+                let shape = conv_shape(plan.batch(), &conv, |id| plan.contents(id));
+                4 * shape.scratch_len(self.threads)
             }
             Op::MaxPool { input, .. } => bytes(input),
             // x in f64, and z before it is transposed
@@ -97,5 +94,19 @@ impl Target for CpuTarget {
             Op::Langevin { x, .. } => bytes(x),
             _ => 0,
         }
+    }
+}
+
+fn conv_shape(batch: usize, op: &Conv, contents: impl Fn(TensorId) -> Contents) -> ConvShape {
+    let (inputs, ..) = contents(op.input).feature();
+    let (outputs, height, width) = contents(op.output).feature();
+    ConvShape {
+        batch,
+        in_blocks: inputs.div_ceil(BLOCK),
+        out_blocks: outputs.div_ceil(BLOCK),
+        height,
+        width,
+        kernel: op.kernel,
+        dilation: op.dilation,
     }
 }

@@ -3,7 +3,7 @@
 //! Each result is summed in an order that depends on the matrix only, so a state's numbers do not depend on the other
 //! states of its batch. The matrix is streamed once per group of four states.
 
-use super::simd::{F64x4, F32x8, Isa, dispatch};
+use super::simd::{F32x8, F64x4, Isa, dispatch};
 use super::threads::Threads;
 
 /// A row-major matrix in the precision it is stored in.
@@ -138,39 +138,18 @@ pub fn transposed_times(threads: &mut Threads, isa: Isa, a: MatrixRef<'_>, colum
 }
 
 #[inline(always)]
-fn columns_f32<F: F32x8, D: F64x4>(
-    a: &[f32],
-    columns: usize,
-    first: usize,
-    g: &[f64],
-    states: usize,
-    y: &mut [f64],
-) {
+fn columns_f32<F: F32x8, D: F64x4>(a: &[f32], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]) {
     column_tile::<f32, D>(a, columns, first, g, states, y);
 }
 
 #[inline(always)]
-fn columns_f64<F: F32x8, D: F64x4>(
-    a: &[f64],
-    columns: usize,
-    first: usize,
-    g: &[f64],
-    states: usize,
-    y: &mut [f64],
-) {
+fn columns_f64<F: F32x8, D: F64x4>(a: &[f64], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]) {
     column_tile::<f64, D>(a, columns, first, g, states, y);
 }
 
 /// y[state][column] = Σ_m a[m][first + column]·g[state][m], summed in the order of m; four rows a pass.
 #[inline(always)]
-fn column_tile<E: Element, D: F64x4>(
-    a: &[E],
-    columns: usize,
-    first: usize,
-    g: &[f64],
-    states: usize,
-    y: &mut [f64],
-) {
+fn column_tile<E: Element, D: F64x4>(a: &[E], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]) {
     let width = y.len() / states;
     let rows = a.len() / columns;
     y.fill(0.0);
@@ -271,7 +250,9 @@ mod tests {
                     untile(&mut threads, &tiles, states, |v| v, &mut t);
                     for s in 0..states {
                         for m in 0..rows {
-                            let sum: f64 = (0..columns).map(|n| reference[m * columns + n] * x[s * columns + n]).sum();
+                            let sum: f64 = (0..columns)
+                                .map(|n| reference[m * columns + n] * x[s * columns + n])
+                                .sum();
                             assert!((z[s * rows + m] - sum).abs() < 1e-10);
                         }
                         for n in 0..columns {
@@ -291,7 +272,14 @@ mod tests {
         let a = matrix(rows, columns);
         let x = matrix(6, columns);
         let mut together = vec![0.0; rows * 6];
-        matrix_times(&mut threads, Isa::detect(), MatrixRef::F64(&a), columns, &x, &mut together);
+        matrix_times(
+            &mut threads,
+            Isa::detect(),
+            MatrixRef::F64(&a),
+            columns,
+            &x,
+            &mut together,
+        );
         for s in 0..6 {
             let mut alone = vec![0.0; rows];
             let x = &x[s * columns..(s + 1) * columns];

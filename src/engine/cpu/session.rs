@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
-use super::conv::{BLOCK, ConvShape, PackedConv, Prologue, conv};
+use super::conv::{BLOCK, PackedConv, Prologue, conv};
+use super::conv_shape;
 use super::ep::{self, CellsRef, Covariance};
 use super::features::{self, NormParams};
 use super::langevin::{self, Update};
@@ -12,7 +14,7 @@ use super::products::{self, MatrixRef};
 use super::simd::Isa;
 use super::threads::Threads;
 use crate::engine::{Constants, Session, State, Step};
-use crate::plan::{Activation, Conv, Op, ParamId, Plan, Program, TensorId};
+use crate::plan::{Activation, Op, ParamId, Plan, Program, TensorId};
 use crate::prior::Prior;
 use crate::problem::{Problem, Spectrum, Values};
 use crate::{Error, Result};
@@ -44,7 +46,7 @@ impl<'a> CpuSession<'a> {
             threads,
             isa,
             plan,
-            arena: Arena::new(plan.arena_bytes),
+            arena: Arena::new(plan.arena_bytes)?,
             convs: constants.prior.map_or_else(HashMap::new, |prior| pack(plan, prior)),
             constants,
             spectrum,
@@ -60,7 +62,9 @@ impl<'a> CpuSession<'a> {
     }
 
     fn problem(&self) -> &'a Problem {
-        self.constants.problem.expect("a plan with a likelihood is made from a problem")
+        self.constants
+            .problem
+            .expect("a plan with a likelihood is made from a problem")
     }
 
     fn spectrum(&self) -> &'a Spectrum {
@@ -124,7 +128,13 @@ impl<'a> CpuSession<'a> {
         match *op {
             Op::LoadImage { x, output } => {
                 let (height, width) = size(output);
-                features::load_image(self.threads, at.read(x), channels(output), height * width, at.write(output));
+                features::load_image(
+                    self.threads,
+                    at.read(x),
+                    channels(output),
+                    height * width,
+                    at.write(output),
+                );
             }
             Op::Conv(op) => {
                 let prologue = match op.activation {
@@ -135,9 +145,19 @@ impl<'a> CpuSession<'a> {
                 let residual = op.residual.map(|r| at.read(r));
                 let (input, output) = (at.read(op.input), at.write(op.output));
                 let packed = &self.convs[&op.weight];
-                let shape = conv_shape(plan, &op);
+                let shape = conv_shape(plan.batch, &op, |id| plan.tensor(id).contents);
                 let scratch = at.scratch(scratch);
-                conv(self.threads, isa, shape, packed, input, prologue, residual, scratch, output);
+                conv(
+                    self.threads,
+                    isa,
+                    shape,
+                    packed,
+                    input,
+                    prologue,
+                    residual,
+                    scratch,
+                    output,
+                );
             }
             Op::NormCoefficients {
                 input,
@@ -157,11 +177,24 @@ impl<'a> CpuSession<'a> {
             }
             Op::Elu { input, output } => {
                 let (height, width) = size(input);
-                features::elu_map(self.threads, isa, at.read(input), height * width * BLOCK, at.write(output));
+                features::elu_map(
+                    self.threads,
+                    isa,
+                    at.read(input),
+                    height * width * BLOCK,
+                    at.write(output),
+                );
             }
             Op::MaxPool { input, output } => {
                 let scratch = at.scratch(scratch);
-                features::max_pool(self.threads, isa, at.read(input), size(input), scratch, at.write(output));
+                features::max_pool(
+                    self.threads,
+                    isa,
+                    at.read(input),
+                    size(input),
+                    scratch,
+                    at.write(output),
+                );
             }
             Op::MeanPool {
                 input,
@@ -169,7 +202,14 @@ impl<'a> CpuSession<'a> {
                 output,
             } => {
                 let residual = residual.map(|r| at.read(r));
-                features::mean_pool(self.threads, isa, at.read(input), residual, size(input), at.write(output));
+                features::mean_pool(
+                    self.threads,
+                    isa,
+                    at.read(input),
+                    residual,
+                    size(input),
+                    at.write(output),
+                );
             }
             Op::ResizeAdd { input, addend, output } => {
                 let addend = addend.map(|a| at.read(a));
@@ -221,7 +261,7 @@ impl<'a> CpuSession<'a> {
     }
 
     fn run_likelihood(&mut self, op: &Op, step: Step) {
-        let (plan, covariance) = (self.plan, self.covariance(step));
+        let (plan, isa, covariance) = (self.plan, self.isa, self.covariance(step));
         let arena = &self.arena;
         let at = Operands { plan, arena };
         let cells = CellsRef {
@@ -238,7 +278,7 @@ impl<'a> CpuSession<'a> {
                 tau_g,
             } => {
                 let (z, h_f, tau_f) = (at.read(z), at.read(h_f), at.read(tau_f));
-                ep::moments(self.threads, cells, z, h_f, tau_f, at.write(h_g), at.write(tau_g));
+                ep::moments(self.threads, isa, cells, z, h_f, tau_f, at.write(h_g), at.write(tau_g));
             }
             Op::EpSeparate {
                 input,
@@ -247,21 +287,28 @@ impl<'a> CpuSession<'a> {
                 tau_f,
             } => {
                 let (input, tau_g) = (at.read(input), at.read(tau_g));
-                ep::separate(self.threads, covariance, input, tau_g, at.write(output), at.write(tau_f));
+                ep::separate(
+                    self.threads,
+                    covariance,
+                    input,
+                    tau_g,
+                    at.write(output),
+                    at.write(tau_f),
+                );
             }
             Op::EpGradient { z, h_f, tau_f, g } => {
                 let (z, h_f, tau_f) = (at.read(z), at.read(h_f), at.read(tau_f));
-                ep::gradient(self.threads, cells, z, h_f, tau_f, at.write(g));
+                ep::gradient(self.threads, isa, cells, z, h_f, tau_f, at.write(g));
             }
             Op::DiagGradient { z, g } => {
-                ep::diag_gradient(self.threads, cells, covariance, at.read(z), at.write(g));
+                ep::diag_gradient(self.threads, isa, cells, covariance, at.read(z), at.write(g));
             }
             _ => unreachable!("not an op of the likelihood"),
         }
     }
 
     fn run_sampler(&mut self, op: &Op, scratch: Range<usize>, step: Step) {
-        let (plan, seed) = (self.plan, self.constants.seed);
+        let (plan, isa, seed) = (self.plan, self.isa, self.constants.seed);
         let arena = &self.arena;
         let at = Operands { plan, arena };
         match *op {
@@ -287,7 +334,7 @@ impl<'a> CpuSession<'a> {
                     prior: at.read(prior),
                     likelihood: likelihood.map(|(score, gamma)| (at.read(score), at.read(gamma))),
                 };
-                update.apply(self.threads, at.scratch(scratch), at.write(x), at.write(frozen));
+                update.apply(self.threads, isa, at.scratch(scratch), at.write(x), at.write(frozen));
             }
             Op::Denoise { x, prior, frozen } => {
                 langevin::denoise(self.threads, step.beta, at.read(prior), at.read(frozen), at.write(x));
@@ -318,6 +365,14 @@ impl Session for CpuSession<'_> {
         }
     }
 
+    fn execute_timed(&mut self, program: Program, step: Step, report: &mut dyn FnMut(&Op, Duration)) {
+        for instruction in self.plan.program(program) {
+            let start = Instant::now();
+            self.run(&instruction.op, instruction.scratch.clone(), step);
+            report(&instruction.op, start.elapsed());
+        }
+    }
+
     fn write_f32(&mut self, tensor: TensorId, values: &[f32]) {
         self.operands().write(tensor).copy_from_slice(values);
     }
@@ -344,20 +399,6 @@ impl CpuSession<'_> {
     }
 }
 
-fn conv_shape(plan: &Plan, op: &Conv) -> ConvShape {
-    let (inputs, ..) = plan.tensor(op.input).contents.feature();
-    let (outputs, height, width) = plan.tensor(op.output).contents.feature();
-    ConvShape {
-        batch: plan.batch,
-        in_blocks: inputs.div_ceil(BLOCK),
-        out_blocks: outputs.div_ceil(BLOCK),
-        height,
-        width,
-        kernel: op.kernel,
-        dilation: op.dilation,
-    }
-}
-
 /// Packs the weights of every convolution of the plan, once each.
 fn pack(plan: &Plan, prior: &Prior) -> HashMap<ParamId, PackedConv> {
     let weight = |id: ParamId| prior.weight(&plan.params()[id.0 as usize].name);
@@ -366,8 +407,9 @@ fn pack(plan: &Plan, prior: &Prior) -> HashMap<ParamId, PackedConv> {
         for instruction in plan.program(program) {
             if let Op::Conv(conv) = instruction.op {
                 packed.entry(conv.weight).or_insert_with(|| {
-                    let shape = &plan.params()[conv.weight.0 as usize].shape;
-                    PackedConv::new(weight(conv.weight), conv.bias.map(weight), shape[0], shape[1], conv.kernel)
+                    let dims = &plan.params()[conv.weight.0 as usize].shape;
+                    let shape = conv_shape(plan.batch, &conv, |id| plan.tensor(id).contents);
+                    PackedConv::new(shape, weight(conv.weight), conv.bias.map(weight), dims[0], dims[1])
                 });
             }
         }

@@ -221,7 +221,11 @@ pub mod avx2 {
         }
         #[inline(always)]
         fn round(self) -> Self {
-            unsafe { Self(_mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0)) }
+            unsafe {
+                Self(_mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(
+                    self.0,
+                ))
+            }
         }
         #[inline(always)]
         fn exp2_integer(self) -> Self {
@@ -313,7 +317,10 @@ mod tests {
             elu_of(isa, &mut y);
             for (&x, &y) in x.iter().zip(&y) {
                 let expected = if x > 0.0 { f64::from(x) } else { f64::from(x).exp_m1() };
-                assert!(y == expected as f32 || (f64::from(y) - expected).abs() < 2e-7, "elu({x}) = {y}");
+                assert!(
+                    y == expected as f32 || (f64::from(y) - expected).abs() < 2e-7,
+                    "elu({x}) = {y}"
+                );
             }
         }
     }

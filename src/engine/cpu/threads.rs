@@ -12,7 +12,8 @@ use std::thread::JoinHandle;
 /// Spins of a waiting thread before it sleeps: some tens of microseconds.
 const SPINS: usize = 4000;
 
-type Task = dyn Fn(usize) + Sync;
+/// Called with the number of the thread and that of the task.
+type Task = dyn Fn(usize, usize) + Sync;
 
 /// Work for all threads, valid until every worker has reported back.
 #[derive(Clone, Copy)]
@@ -56,9 +57,9 @@ impl Threads {
             panic: Mutex::new(None),
             quit: AtomicBool::new(false),
         });
-        let spawn = |_| {
+        let spawn = |thread| {
             let shared = Arc::clone(&shared);
-            std::thread::spawn(move || shared.work())
+            std::thread::spawn(move || shared.work(thread))
         };
         let workers = (1..count).map(spawn).collect();
         Self { shared, workers }
@@ -72,13 +73,19 @@ impl Threads {
     ///
     /// Needs `&mut self`: jobs neither nest nor overlap. A panic in a task is raised here.
     pub fn run(&mut self, count: usize, task: &(dyn Fn(usize) + Sync)) {
+        self.run_on(count, &|_, index| task(index));
+    }
+
+    /// The same with the number of the thread in front, for tasks that need memory of their own.
+    pub fn run_on(&mut self, count: usize, task: &(dyn Fn(usize, usize) + Sync)) {
         if self.workers.is_empty() || count <= 1 {
-            (0..count).for_each(task);
+            (0..count).for_each(|index| task(0, index));
             return;
         }
         let shared = &*self.shared;
         // SAFETY: only the lifetime is changed; this function does not return before all workers are done with it.
-        let task: *const Task = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const Task>(task) };
+        let task: *const Task =
+            unsafe { std::mem::transmute::<*const (dyn Fn(usize, usize) + Sync), *const Task>(task) };
         let job = Job { task, count };
         shared.next.store(0, Ordering::Relaxed);
         shared.running.store(self.workers.len(), Ordering::Relaxed);
@@ -89,7 +96,7 @@ impl Threads {
             shared.generation.store(slot.0, Ordering::Release);
             shared.wake.notify_all();
         }
-        shared.take_tasks(job);
+        shared.take_tasks(0, job);
         shared.wait_for_workers();
         let panic = shared.panic.lock().expect("nothing panics under this lock").take();
         if let Some(panic) = panic {
@@ -114,7 +121,7 @@ impl Drop for Threads {
 }
 
 impl Shared {
-    fn work(&self) {
+    fn work(&self, thread: usize) {
         let mut seen = 0;
         loop {
             let mut spins = 0;
@@ -133,7 +140,7 @@ impl Shared {
                 seen = slot.0;
                 slot.1.expect("a new generation comes with a job")
             };
-            self.take_tasks(job);
+            self.take_tasks(thread, job);
             if self.running.fetch_sub(1, Ordering::AcqRel) == 1 {
                 let _slot = self.job.lock();
                 self.done.notify_one();
@@ -141,7 +148,7 @@ impl Shared {
         }
     }
 
-    fn take_tasks(&self, job: Job) {
+    fn take_tasks(&self, thread: usize, job: Job) {
         // SAFETY: `Threads::run` keeps the task alive until every worker has counted itself out of `running`.
         let task = unsafe { &*job.task };
         let all = || {
@@ -150,7 +157,7 @@ impl Shared {
                 if index >= job.count {
                     return;
                 }
-                task(index);
+                task(thread, index);
             }
         };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(all)) {

@@ -1,135 +1,63 @@
-//! Direct convolution in the blocked layout.
-//!
-//! First the input is copied into a zero-padded plane, with its norm and ELU applied on the way. Then each task computes
-//! some rows of a group of output channels: a tile of up to 12 vectors (pixels × channel blocks) stays in registers
-//! while the input channels of a chunk and the taps run past it. The chunk is as large as leaves its weights in the L1
-//! cache. Which tile computes a pixel depends on the layer's shape only, and every pixel sums in the same order.
+//! Direct convolution: a tile of up to 12 vectors (pixels × channel blocks) stays in registers while the input channels of
+//! a chunk and the taps run past it. The chunk is as large as leaves its weights in the L1 cache. Which tile computes a
+//! pixel depends on the layer's shape only, and every pixel sums in the same order.
 
-use super::memory::Parts;
-use super::simd::{F32x8, F64x4, Isa, dispatch, elu};
-use super::threads::Threads;
-
-/// Channels per block: one AVX2 register.
-pub const BLOCK: usize = 8;
+use super::super::memory::Parts;
+use super::super::simd::{F32x8, F64x4, Isa, dispatch};
+use super::super::threads::Threads;
+use super::{BLOCK, ConvShape, Group, groups};
 
 /// Input blocks whose weights are worked on at a time: 4 · 9 · 8 · 16 floats are 18 KiB.
 const CHUNK: usize = 4;
 
-/// The shape of one convolution, channels counted in blocks.
-#[derive(Clone, Copy, Debug)]
-pub struct ConvShape {
-    pub batch: usize,
-    pub in_blocks: usize,
-    pub out_blocks: usize,
-    pub height: usize,
-    pub width: usize,
-    pub kernel: usize,
-    pub dilation: usize,
-}
-
-impl ConvShape {
-    fn pad(&self) -> usize {
-        self.dilation * (self.kernel / 2)
-    }
-
-    fn padded(&self) -> (usize, usize) {
-        (self.height + 2 * self.pad(), self.width + 2 * self.pad())
-    }
-
-    /// Floats of the padded copy of the whole batch.
-    pub fn scratch_len(&self) -> usize {
-        let (height, width) = self.padded();
-        self.batch * self.in_blocks * height * width * BLOCK
-    }
-}
-
 /// Weights in the order in which the inner loop reads them: `[group][in block][tap][in channel][block of group][8]`.
-pub struct PackedConv {
+pub struct Packed {
     weights: Vec<f32>,
-    /// Zero where the layer has none.
     bias: Vec<f32>,
     groups: Vec<Group>,
 }
 
-/// Output blocks that are computed together.
-#[derive(Clone, Copy)]
-struct Group {
-    first: usize,
-    blocks: usize,
-    weights: usize,
-}
-
-impl PackedConv {
+impl Packed {
     /// From `[out, in, k, k]` and `[out]`.
-    pub fn new(weight: &[f32], bias: Option<&[f32]>, outputs: usize, inputs: usize, kernel: usize) -> Self {
+    pub fn new(weight: &[f32], bias: Vec<f32>, outputs: usize, inputs: usize, kernel: usize) -> Self {
         let taps = kernel * kernel;
         let (in_blocks, out_blocks) = (inputs.div_ceil(BLOCK), outputs.div_ceil(BLOCK));
         let mut packed = Vec::with_capacity(in_blocks * out_blocks * BLOCK * BLOCK * taps);
-        let mut groups = Vec::new();
-        let mut first = 0;
-        while first < out_blocks {
-            let blocks = group_size(out_blocks, first);
-            groups.push(Group {
-                first,
-                blocks,
-                weights: packed.len(),
-            });
+        let mut groups = groups(out_blocks);
+        for group in &mut groups {
+            group.weights = packed.len();
             for tap_of_block in 0..in_blocks * taps {
                 let (in_block, tap) = (tap_of_block / taps, tap_of_block % taps);
                 for i in in_block * BLOCK..(in_block + 1) * BLOCK {
-                    for o in first * BLOCK..(first + blocks) * BLOCK {
+                    for o in group.first * BLOCK..(group.first + group.blocks) * BLOCK {
                         let there = i < inputs && o < outputs;
-                        packed.push(if there { weight[(o * inputs + i) * taps + tap] } else { 0.0 });
+                        packed.push(if there {
+                            weight[(o * inputs + i) * taps + tap]
+                        } else {
+                            0.0
+                        });
                     }
                 }
             }
-            first += blocks;
-        }
-        let mut padded_bias = vec![0.0; out_blocks * BLOCK];
-        if let Some(bias) = bias {
-            padded_bias[..outputs].copy_from_slice(bias);
         }
         Self {
             weights: packed,
-            bias: padded_bias,
+            bias,
             groups,
         }
     }
 }
 
-/// Three blocks at a time if that divides an odd number of blocks, two otherwise, one for the rest.
-fn group_size(out_blocks: usize, first: usize) -> usize {
-    if out_blocks % 2 == 1 && out_blocks.is_multiple_of(3) {
-        3
-    } else {
-        (out_blocks - first).min(2)
-    }
-}
-
-/// What is done to the input on its way.
-#[derive(Clone, Copy)]
-pub enum Prologue<'a> {
-    None,
-    Elu,
-    /// Per image `[2, in_blocks · 8]`: scale and shift
-    NormElu(&'a [f32]),
-}
-
-/// output = conv(activation(input)) + bias + residual
-#[allow(clippy::too_many_arguments)] // the operands of a convolution
+/// output = conv(input) + bias + residual, for a zero-padded input.
 pub fn conv(
     threads: &mut Threads,
     isa: Isa,
     shape: ConvShape,
-    packed: &PackedConv,
+    packed: &Packed,
     input: &[f32],
-    prologue: Prologue<'_>,
     residual: Option<&[f32]>,
-    scratch: &mut [f32],
     output: &mut [f32],
 ) {
-    pad(threads, isa, shape, input, prologue, scratch);
-    let input: &[f32] = scratch;
     let groups = packed.groups.len();
     // Rows are cut into bands only as far as the threads need it; bands do not change any sum.
     let bands = (4 * threads.count()).div_ceil(shape.batch * groups).min(shape.height);
@@ -153,65 +81,10 @@ pub fn conv(
     });
 }
 
-/// Fills the zero-padded copy of the input, one task per image and block.
-fn pad(threads: &mut Threads, isa: Isa, shape: ConvShape, input: &[f32], prologue: Prologue<'_>, scratch: &mut [f32]) {
-    let (height, width) = shape.padded();
-    let plane = shape.height * shape.width * BLOCK;
-    threads.for_each(scratch, height * width * BLOCK, &|index, padded| {
-        let source = &input[index * plane..(index + 1) * plane];
-        let (image, block) = (index / shape.in_blocks, index % shape.in_blocks);
-        let channels = shape.in_blocks * BLOCK;
-        let coefficients = match prologue {
-            Prologue::NormElu(all) => {
-                let of_image = &all[image * 2 * channels..(image + 1) * 2 * channels];
-                Some((&of_image[block * BLOCK..], &of_image[channels + block * BLOCK..]))
-            }
-            _ => None,
-        };
-        let activate = !matches!(prologue, Prologue::None);
-        dispatch!(isa, pad_plane(shape: ConvShape, source: &[f32], coefficients: Option<(&[f32], &[f32])>, activate: bool, padded: &mut [f32]));
-    });
-}
-
-#[inline(always)]
-fn pad_plane<F: F32x8, D: F64x4>(
-    shape: ConvShape,
-    source: &[f32],
-    coefficients: Option<(&[f32], &[f32])>,
-    activate: bool,
-    padded: &mut [f32],
-) {
-    let pad = shape.pad();
-    let (_, width) = shape.padded();
-    let row = shape.width * BLOCK;
-    let margin = pad * BLOCK;
-    let (top, rest) = padded.split_at_mut(pad * width * BLOCK);
-    top.fill(0.0);
-    let (middle, bottom) = rest.split_at_mut(shape.height * width * BLOCK);
-    bottom.fill(0.0);
-    let (scale, shift) = coefficients.map_or((F::splat(1.0), F::splat(0.0)), |(a, b)| (F::load(a), F::load(b)));
-    for (from, to) in source.chunks_exact(row).zip(middle.chunks_exact_mut(width * BLOCK)) {
-        to[..margin].fill(0.0);
-        to[margin + row..].fill(0.0);
-        let to = &mut to[margin..margin + row];
-        if !activate {
-            to.copy_from_slice(from);
-        } else if coefficients.is_none() {
-            for (from, to) in from.chunks_exact(BLOCK).zip(to.chunks_exact_mut(BLOCK)) {
-                elu(F::load(from)).store(to);
-            }
-        } else {
-            for (from, to) in from.chunks_exact(BLOCK).zip(to.chunks_exact_mut(BLOCK)) {
-                elu(F::load(from).mul_add(scale, shift)).store(to);
-            }
-        }
-    }
-}
-
 /// One task: some rows of one group of output channels of one image.
 struct Work<'a> {
     shape: ConvShape,
-    packed: &'a PackedConv,
+    packed: &'a Packed,
     group: Group,
     image: usize,
     rows: (usize, usize),

@@ -30,8 +30,12 @@ impl Golden {
         let bytes = |width: usize| tensor.data().chunks_exact(width);
         match tensor.dtype() {
             Dtype::F64 => bytes(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect(),
-            Dtype::F32 => bytes(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect(),
-            Dtype::I64 => bytes(8).map(|b| i64::from_le_bytes(b.try_into().unwrap()) as f64).collect(),
+            Dtype::F32 => bytes(4)
+                .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
+                .collect(),
+            Dtype::I64 => bytes(8)
+                .map(|b| i64::from_le_bytes(b.try_into().unwrap()) as f64)
+                .collect(),
             other => panic!("{name} is {other:?}"),
         }
     }

@@ -1,8 +1,6 @@
 //! The likelihood scores against the float64 oracle, and the symmetries that need none.
 
-mod goldens;
-
-use goldens::{Golden, relative_error};
+use crate::golden::{Golden, relative_error};
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Constants, Engine, State, Step};
 use qcs::likelihood::{EpStart, Likelihood, LikelihoodPlan, Method};
@@ -36,10 +34,19 @@ fn scores(problem: &Problem, likelihood: Likelihood, x: &[f32], beta: f64, batch
     let size = batch * problem.a().cols();
     let mut result = vec![0.0; x.len()];
     for (i, (x, result)) in x.chunks_exact(size).zip(result.chunks_exact_mut(size)).enumerate() {
-        let states: Vec<State> = (i * batch..(i + 1) * batch).map(|image| State { image, chain: 0 }).collect();
+        let states: Vec<State> = (i * batch..(i + 1) * batch)
+            .map(|image| State { image, chain: 0 })
+            .collect();
         session.bind(&states);
         session.write_f32(compiled.x, x);
-        session.execute(Program::Likelihood, Step { beta, alpha: 0.0, index: 0 });
+        session.execute(
+            Program::Likelihood,
+            Step {
+                beta,
+                alpha: 0.0,
+                index: 0,
+            },
+        );
         session.read_f32(compiled.score, result);
     }
     result
@@ -107,8 +114,12 @@ fn random_problem(ensemble: Ensemble, images: usize) -> (Problem, Vec<f32>) {
     let (m, n) = (24, 60);
     let (a, spectrum) = ensemble.build(m, n, 3).unwrap();
     let value = |i: usize| ((i * 7919 + 13) % 1009) as f64 / 1009.0 - 0.5;
-    let lower: Vec<f64> = (0..images * m).map(|i| if i % 3 == 0 { f64::NEG_INFINITY } else { value(i) }).collect();
-    let upper: Vec<f64> = (0..images * m).map(|i| if i % 3 == 1 { f64::INFINITY } else { value(i) + 0.7 }).collect();
+    let lower: Vec<f64> = (0..images * m)
+        .map(|i| if i % 3 == 0 { f64::NEG_INFINITY } else { value(i) })
+        .collect();
+    let upper: Vec<f64> = (0..images * m)
+        .map(|i| if i % 3 == 1 { f64::INFINITY } else { value(i) + 0.7 })
+        .collect();
     let x = (0..images * n).map(|i| (2.0 * value(3 * i)) as f32).collect();
     let problem = Problem::new(a, Cells::new(m, lower, upper).unwrap(), 0.1).unwrap();
     let problem = match spectrum {
@@ -123,7 +134,10 @@ fn for_a_row_orthogonal_matrix_ep_equals_diag() {
     let (problem, x) = random_problem(Ensemble::RowOrthogonal, 3);
     for beta in [50.0, 1.0, 0.05] {
         let ep: Vec<f32> = scores(&problem, ep(5), &x, beta, 3, 2);
-        let diag: Vec<f64> = scores(&problem, diag(), &x, beta, 3, 2).into_iter().map(f64::from).collect();
+        let diag: Vec<f64> = scores(&problem, diag(), &x, beta, 3, 2)
+            .into_iter()
+            .map(f64::from)
+            .collect();
         assert!(relative_error(&ep, &diag) < 1e-6, "beta {beta}");
     }
 }
@@ -139,8 +153,10 @@ fn mirrored_measurements_and_states_give_mirrored_scores() {
     for method in [ep(5), diag()] {
         for beta in [50.0, 1.0, 0.05] {
             let plus: Vec<f32> = scores(&problem, method, &x, beta, 3, 1);
-            let minus: Vec<f64> =
-                scores(&mirrored, method, &minus_x, beta, 3, 1).into_iter().map(|v| -f64::from(v)).collect();
+            let minus: Vec<f64> = scores(&mirrored, method, &minus_x, beta, 3, 1)
+                .into_iter()
+                .map(|v| -f64::from(v))
+                .collect();
             assert!(relative_error(&plus, &minus) < 1e-6, "{method:?}, beta {beta}");
         }
     }

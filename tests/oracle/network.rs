@@ -1,10 +1,8 @@
 //! The network against PyTorch in float64.
 
-mod goldens;
-
 use std::collections::HashMap;
 
-use goldens::{Golden, relative_error};
+use crate::golden::{Golden, relative_error};
 use qcs::ImageShape;
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Constants, Engine, State, Step};
@@ -41,7 +39,14 @@ fn scores(engine: &mut dyn Engine, prior: &Prior, golden: &Golden, batch: usize)
         let first = if batch == 1 { image } else { 0 };
         session.write_f32(compiled.x, &x[first * n..(first + batch) * n]);
         let beta = f64::from(levels.levels()[label as usize]);
-        session.execute(Program::Score, Step { beta, alpha: 0.0, index: 0 });
+        session.execute(
+            Program::Score,
+            Step {
+                beta,
+                alpha: 0.0,
+                index: 0,
+            },
+        );
         let mut score = vec![0.0; batch * n];
         session.read_f32(compiled.score, &mut score);
         let at = if batch == 1 { 0 } else { image };
@@ -61,9 +66,7 @@ fn both_networks_agree_with_float64_within_1e_4_on_every_instruction_set() {
         let expected = golden.f64("out_f64");
         for mut engine in [CpuEngine::new(2), CpuEngine::portable(2)] {
             let score = scores(&mut engine, &prior, &golden, 1);
-            for (image, (score, expected)) in
-                score.chunks(image.len()).zip(expected.chunks(image.len())).enumerate()
-            {
+            for (image, (score, expected)) in score.chunks(image.len()).zip(expected.chunks(image.len())).enumerate() {
                 let error = relative_error(score, expected);
                 println!("{name} image {image} {}: {error:.1e}", engine.describe());
                 assert!(error < 1e-4, "{name}, image {image}, {}: {error:e}", engine.describe());
@@ -79,6 +82,9 @@ fn an_images_score_does_not_depend_on_its_batch_or_the_number_of_threads() {
     let alone = scores(&mut CpuEngine::new(1), &prior, &golden, 1);
     for threads in [1, 2, 3] {
         let together = scores(&mut CpuEngine::new(threads), &prior, &golden, 3);
-        assert!(alone.iter().zip(&together).all(|(a, b)| a.to_bits() == b.to_bits()), "{threads} threads");
+        assert!(
+            alone.iter().zip(&together).all(|(a, b)| a.to_bits() == b.to_bits()),
+            "{threads} threads"
+        );
     }
 }

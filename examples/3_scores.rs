@@ -1,0 +1,54 @@
+//! Look at the two scores alone, to compare them with your own code: `qcs score` and `qcs likelihood` do the same.
+//!
+//! `cargo run --release --example 3_scores`
+
+use qcs::engine::cpu::CpuEngine;
+use qcs::likelihood::{EpStart, Likelihood, Method};
+use qcs::prior::Prior;
+use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
+use qcs::run::demo;
+
+fn main() -> qcs::Result<()> {
+    let images = demo::digits(0, Some(2))?;
+    let mut engine = CpuEngine::new(0);
+
+    // The prior score points from a noisy image to what the network believes in.
+    let prior = Prior::shipped()?;
+    for beta in [10.0, 1.0, 0.1] {
+        let score = prior.score(&mut engine, &images, beta)?;
+        println!("beta = {beta:5}: prior score of norm {:.1}", norm(score.image(0)));
+    }
+
+    // The likelihood score points to where the measurements are met. With orthogonal rows the diagonal is exact, and
+    // both methods agree; with an ill-conditioned A they do not.
+    let simulation = Simulation {
+        bits: 1,
+        step: None,
+        sigma: 0.05,
+        mean_square: 0.1,
+        seed: 0,
+    };
+    for ensemble in [Ensemble::RowOrthogonal, Ensemble::IllConditioned { kappa: 1000.0 }] {
+        let problem = Problem::simulate(images.clone(), Sensing::Drawn { ensemble, m: 100 }, &simulation)?;
+        let x = vec![0.5; images.data.len()];
+        let mut score = |method| {
+            let likelihood = Likelihood {
+                method,
+                ep_iterations: 5,
+                ep_start: EpStart::Unit,
+            };
+            likelihood.score(&mut engine, &problem, &x, 1.0)
+        };
+        let (ep, diag) = (score(Method::Ep)?, score(Method::Diag)?);
+        let difference: Vec<f32> = ep.iter().zip(&diag).map(|(a, b)| a - b).collect();
+        println!(
+            "{ensemble:?}: EP and diagonal differ by {:.1e} of the norm",
+            norm(&difference) / norm(&ep)
+        );
+    }
+    Ok(())
+}
+
+fn norm(values: &[f32]) -> f64 {
+    values.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt()
+}

@@ -1,0 +1,25 @@
+//! `qcs completions`: what a shell needs to complete commands and flags.
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use qcs::Result;
+
+use super::{Cli, terminal};
+
+/// Print a completion script for a shell
+#[derive(Args)]
+#[command(after_help = "Examples:
+  qcs completions bash > ~/.local/share/bash-completion/completions/qcs
+  qcs completions zsh > ~/.zfunc/_qcs
+  qcs completions fish > ~/.config/fish/completions/qcs.fish")]
+pub struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+pub fn completions(args: &CompletionsArgs) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "qcs", &mut script);
+    terminal::print(&String::from_utf8_lossy(&script))
+}

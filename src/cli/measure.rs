@@ -1,0 +1,99 @@
+//! `qcs measure`: from images to a problem file.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use qcs::sampler::Preset;
+use qcs::{Error, Result};
+
+use super::flags::{MOST_SEED, MeasureFlags};
+use super::{Global, terminal};
+
+/// Measure images: y = Q(Ax + n)
+#[derive(Args)]
+#[command(
+    long_about = "Measures images with a random or a given matrix, adds noise, quantises, and writes a problem file: A, \
+                  the cell of every measurement, the noise level, and the images as truth.",
+    after_help = "Examples:
+  qcs measure t10k-images-idx3-ubyte.gz -o p.safetensors --first 100 --count 10
+  qcs measure faces/ -o p.safetensors --preset celeba --bits 3 --matrix correlated --rho 0.4
+  qcs measure digits.npy -o p.safetensors --matrix A.npy --sigma 0.01 --bits 2 --step 0.8"
+)]
+pub struct MeasureArgs {
+    /// Images: a folder of PNG or JPEG files, or a PNG, JPEG, idx, idx.gz, npy or npz file (file.npz:name)
+    #[arg(value_name = "IMAGES")]
+    images: PathBuf,
+    /// Problem file to write (.safetensors)
+    #[arg(long, short, value_name = "FILE")]
+    out: PathBuf,
+    /// The paper's settings for a data set: mnist, cifar10 or celeba [default: the one of the images' shape]
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+    /// How many images to take [default: all]
+    #[arg(long, value_name = "N")]
+    count: Option<usize>,
+    /// Seed of A and of the noise
+    #[arg(long, value_name = "SEED", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=MOST_SEED as u64))]
+    seed: u64,
+    /// Print what was done as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    measure: MeasureFlags,
+}
+
+#[derive(Serialize)]
+struct Done {
+    file: String,
+    images: usize,
+    shape: String,
+    measurements: usize,
+    sigma: f64,
+    bits: u8,
+    step: Option<f64>,
+    seed: u64,
+}
+
+pub fn measure(args: &MeasureArgs, global: &Global) -> Result<()> {
+    let preset = args.preset.as_deref().map(Preset::find).transpose()?;
+    let mut config = MeasureFlags::defaults(&args.images)?;
+    args.measure.apply(&mut config, preset)?;
+    (config.count, config.seed) = (args.count, args.seed);
+    if args.out.is_dir() {
+        let reason = "is a folder: name a file, for example problem.safetensors";
+        return Err(Error::usage(format!("--out {} {reason}", args.out.display())));
+    }
+    global.use_threads()?;
+    let problem = config.resolve()?;
+    problem.write(&args.out)?;
+    let shape = problem.shape().map(|shape| shape.to_string()).unwrap_or_default();
+    let done = Done {
+        file: args.out.display().to_string(),
+        images: problem.cells().count(),
+        shape,
+        measurements: problem.a().rows(),
+        sigma: problem.sigma(),
+        bits: config.bits,
+        step: config.step,
+        seed: config.seed,
+    };
+    if args.json {
+        return terminal::print_json(&done);
+    }
+    let step = done.step.map_or(String::new(), |step| format!(", step {step:.6}"));
+    let Done {
+        images,
+        shape,
+        measurements,
+        bits,
+        sigma,
+        ..
+    } = &done;
+    global.note(&format!(
+        "{}: {images} image(s) of shape {shape}, {measurements} measurements of {bits} bit(s){step}, sigma {sigma}",
+        done.file
+    ));
+    Ok(())
+}

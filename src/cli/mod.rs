@@ -1,0 +1,183 @@
+//! `qcs`: one file per command, and what they share.
+
+mod completions;
+mod convert;
+mod demo;
+mod eval;
+mod flags;
+mod info;
+mod measure;
+mod progress;
+mod resolve;
+mod run;
+mod sample;
+mod scores;
+mod signals;
+mod table;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use qcs::engine::Engine;
+use qcs::engine::cpu::CpuEngine;
+use qcs::{Error, Result};
+
+#[derive(Parser)]
+#[command(
+    name = "qcs",
+    version,
+    about = "Posterior sampling of images from quantised measurements y = Q(Ax + n)",
+    long_about = "Posterior sampling of images from quantised measurements y = Q(Ax + n), by QCS-SGM+: an NCSNv2 prior, \
+                  an expectation-propagation likelihood, annealed Langevin dynamics.",
+    after_help = "Examples:
+  qcs demo                                                digits from 1-bit measurements, in a few minutes
+  qcs measure digits/ -o problem.safetensors --bits 2     simulate measurements
+  qcs run problem.safetensors --out results               reconstruct the images
+
+Exit codes: 0 done, 1 the run failed, 2 usage, 3 bad input file, 4 some states diverged (results are written),
+5 device, 130 interrupted (the state is saved; continue with --resume)."
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Args)]
+struct Global {
+    /// Threads to use; 0 means as many as the machine runs at once. Never changes results
+    #[arg(
+        long,
+        global = true,
+        value_name = "N",
+        default_value_t = 0,
+        help_heading = "Global options"
+    )]
+    threads: usize,
+    /// Device to compute on: cpu, or auto for the best there is
+    #[arg(
+        long,
+        global = true,
+        value_name = "DEVICE",
+        default_value = "auto",
+        help_heading = "Global options"
+    )]
+    device: String,
+    /// Say nothing but errors and results
+    #[arg(long, short, global = true, help_heading = "Global options")]
+    quiet: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::DemoArgs),
+    Measure(measure::MeasureArgs),
+    Run(Box<run::RunArgs>),
+    Eval(eval::EvalArgs),
+    Sample(sample::SampleArgs),
+    Score(scores::ScoreArgs),
+    Likelihood(scores::LikelihoodArgs),
+    Convert(convert::ConvertArgs),
+    Info(info::InfoArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+/// Parses the command line, runs it, and turns an error into one line and an exit code.
+pub fn main() -> ExitCode {
+    // clap prints help and usage errors itself and exits with 0 or 2.
+    let cli = Cli::parse();
+    match execute(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            terminal::note(&format!("error: {error}"));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn execute(Cli { global, command }: Cli) -> Result<()> {
+    match command {
+        Command::Demo(args) => demo::demo(args, &global),
+        Command::Measure(args) => measure::measure(&args, &global),
+        Command::Run(args) => run::run(&args, &global),
+        Command::Eval(args) => eval::eval(&args),
+        Command::Sample(args) => sample::sample(&args, &global),
+        Command::Score(args) => scores::score(&args, &global),
+        Command::Likelihood(args) => scores::likelihood(&args, &global),
+        Command::Convert(args) => convert::convert(&args, &global),
+        Command::Info(args) => info::info(&args, &global),
+        Command::Completions(args) => completions::completions(&args),
+    }
+}
+
+/// More threads than any machine has; each costs memory.
+const MOST_THREADS: usize = 4096;
+
+impl Global {
+    /// The engine that `--device` and `--threads` ask for.
+    fn engine(&self) -> Result<Box<dyn Engine>> {
+        self.use_threads()?;
+        Ok(Box::new(CpuEngine::new(self.threads)))
+    }
+
+    /// Checks the device, and makes parallel work outside of engines use as many threads.
+    fn use_threads(&self) -> Result<()> {
+        if self.threads > MOST_THREADS {
+            return Err(Error::usage(format!(
+                "--threads {}: at most {MOST_THREADS}",
+                self.threads
+            )));
+        }
+        match self.device.as_str() {
+            "cpu" | "auto" => {}
+            other => {
+                return Err(Error::Device(format!(
+                    "--device {other}: this build computes on the CPU only; use --device cpu or auto"
+                )));
+            }
+        }
+        rayon::ThreadPoolBuilder::new()
+            .num_threads(self.threads)
+            .build_global()
+            .map_err(|e| Error::Failed(format!("cannot start {} threads: {e}", self.threads)))
+    }
+
+    /// Tells the user something, unless asked to be quiet.
+    fn note(&self, text: &str) {
+        if !self.quiet {
+            terminal::note(text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_describes_itself_and_shows_examples() {
+        let mut cli = Cli::command();
+        cli.build();
+        for command in cli.get_subcommands().filter(|c| c.get_name() != "help") {
+            let name = command.get_name();
+            assert!(command.get_about().is_some(), "{name} says what it does");
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(
+                after.matches(&format!("  qcs {name}")).count() >= 2,
+                "{name} shows examples: {after}"
+            );
+            for argument in command.get_arguments() {
+                assert!(
+                    argument.get_help().is_some(),
+                    "{name} {} is explained",
+                    argument.get_id()
+                );
+            }
+        }
+        cli.debug_assert();
+    }
+}

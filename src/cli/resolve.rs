@@ -1,0 +1,178 @@
+//! From flags to a configuration: explicit flags win over the configuration file or the preset, these over the model.
+
+use std::path::Path;
+
+use qcs::prior::Prior;
+use qcs::run::{RunConfig, SamplerConfig, ScheduleConfig, load_prior};
+use qcs::sampler::{Preset, Settings};
+use qcs::{Error, Result};
+
+use super::flags::{MeasureFlags, MethodChoice, SamplerFlags, absolute};
+use super::run::RunArgs;
+
+/// The configuration that the command line asks for, and its model.
+pub fn run_config(args: &RunArgs) -> Result<(RunConfig, Prior)> {
+    let preset = args.preset.as_deref().map(Preset::find).transpose()?;
+    let (mut config, prior) = match &args.config {
+        Some(path) => {
+            let mut config = RunConfig::read(path)?;
+            apply_model(args, &mut config)?;
+            let prior = load_prior(&config.model, config.shape()?)?;
+            (config, prior)
+        }
+        None => from_defaults(args, preset)?,
+    };
+    apply_problem(args, &mut config, preset)?;
+    if let Some(method) = args.method {
+        config.methods = method.methods();
+    }
+    apply_sampler(&args.sampler, &mut config.schedule, &mut config.sampler)?;
+    args.likelihood.apply(&mut config);
+    if let Some(seed) = args.seed {
+        config.sampler.seed = seed;
+        if let Some(measure) = &mut config.measure {
+            measure.seed = seed;
+        }
+    }
+    if args.changes_the_files() {
+        config.identity = None;
+    }
+    Ok((config, prior))
+}
+
+fn from_defaults(args: &RunArgs, preset: Option<&'static Preset>) -> Result<(RunConfig, Prior)> {
+    let shape = args.model.shape.map(|shape| shape.to_string());
+    let model = args
+        .model
+        .model
+        .as_deref()
+        .map_or(Ok(Prior::SHIPPED.to_owned()), |m| absolute(Path::new(m)))?;
+    let prior = load_prior(&model, args.model.shape)?;
+    let (schedule, sampler) = sampler_defaults(&prior, preset, &args.sampler)?;
+    let config = RunConfig {
+        model,
+        shape,
+        methods: MethodChoice::Ep.methods(),
+        problem: None,
+        count: None,
+        measure: None,
+        schedule,
+        sampler,
+        identity: None,
+    };
+    Ok((config, prior))
+}
+
+fn apply_model(args: &RunArgs, config: &mut RunConfig) -> Result<()> {
+    if let Some(model) = &args.model.model {
+        config.model = absolute(Path::new(model))?;
+        config.shape = None;
+    }
+    if let Some(shape) = args.model.shape {
+        config.shape = Some(shape.to_string());
+    }
+    Ok(())
+}
+
+/// Where the problem comes from: a file, images that are measured, or what the configuration says.
+fn apply_problem(args: &RunArgs, config: &mut RunConfig, preset: Option<&Preset>) -> Result<()> {
+    if let Some(input) = &args.input {
+        (config.problem, config.measure, config.count) = (None, None, None);
+        if is_problem(input) {
+            config.problem = Some(absolute(input)?.into());
+        } else {
+            config.measure = Some(MeasureFlags::defaults(input)?);
+        }
+    }
+    if args.count.is_some() {
+        config.count = args.count;
+    }
+    match &mut config.measure {
+        Some(measure) => {
+            args.measure.apply(measure, preset)?;
+            if args.count.is_some() {
+                measure.count = args.count;
+            }
+        }
+        None if config.problem.is_none() => {
+            return Err(Error::usage(
+                "what should be reconstructed? Name a problem file, images, or --config FILE",
+            ));
+        }
+        None => {
+            if let Some(flag) = args.measure.given() {
+                return Err(Error::usage(format!(
+                    "{flag} is about measuring images, but a problem file holds its measurements already"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file is a problem rather than images: by its name or by its first bytes.
+pub fn is_problem(path: &Path) -> bool {
+    let named = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("safetensors"));
+    // A safetensors file starts with the length of its header, eight bytes, and the header with a brace.
+    let starts_so = || {
+        use std::io::Read;
+        let mut start = [0; 9];
+        let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
+        read.is_ok() && start[8] == b'{' && start[5..8] == [0; 3]
+    };
+    named || starts_so()
+}
+
+/// The sampler's settings before any flag: a named preset's, or the model's own levels with the settings of the preset
+/// for images of its shape.
+pub fn sampler_defaults(
+    prior: &Prior,
+    preset: Option<&'static Preset>,
+    flags: &SamplerFlags,
+) -> Result<(ScheduleConfig, SamplerConfig)> {
+    let fitting = preset.or_else(|| Preset::of_shape(prior.network.image));
+    let of_preset = |p: &Preset| ScheduleConfig::geometric(p.sigma_begin, p.sigma_end, p.levels);
+    let schedule = match (preset, &prior.schedule, fitting) {
+        (Some(preset), ..) => of_preset(preset),
+        (None, Some(schedule), _) => ScheduleConfig::of(schedule),
+        (None, None, Some(fitting)) => of_preset(fitting),
+        (None, None, None) => match (flags.sigma_begin, flags.sigma_end, flags.levels) {
+            (Some(begin), Some(end), Some(levels)) => ScheduleConfig::geometric(begin, end, levels),
+            _ => {
+                return Err(Error::usage(
+                    "the model does not name its noise levels: give --sigma-begin, --sigma-end and --levels",
+                ));
+            }
+        },
+    };
+    let settings = fitting.map_or_else(Settings::default, Preset::settings);
+    Ok((schedule, SamplerConfig::new(&settings)))
+}
+
+/// Overwrites what the flags name.
+pub fn apply_sampler(flags: &SamplerFlags, schedule: &mut ScheduleConfig, sampler: &mut SamplerConfig) -> Result<()> {
+    if flags.sigma_begin.is_some() || flags.sigma_end.is_some() || flags.levels.is_some() {
+        let old = schedule.schedule()?;
+        let ScheduleConfig {
+            sigma_begin,
+            sigma_end,
+            levels,
+            ..
+        } = ScheduleConfig::ends_of(&old);
+        *schedule = ScheduleConfig {
+            sigma_begin: flags.sigma_begin.or(sigma_begin),
+            sigma_end: flags.sigma_end.or(sigma_end),
+            levels: flags.levels.or(levels),
+            sigmas: None,
+        };
+    }
+    sampler.steps_per_level = flags.steps_per_level.unwrap_or(sampler.steps_per_level);
+    sampler.step_scale = flags.step_scale.unwrap_or(sampler.step_scale);
+    if let Some(epsilon) = flags.epsilon {
+        let end = schedule.sigma_end.unwrap_or(f64::from(schedule.schedule()?.end()));
+        sampler.step_scale = epsilon / (end * end);
+    }
+    sampler.denoise = (sampler.denoise || flags.denoise) && !flags.no_denoise;
+    sampler.batch = flags.batch.unwrap_or(sampler.batch);
+    Ok(())
+}

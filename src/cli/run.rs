@@ -1,0 +1,205 @@
+//! `qcs run`: from a problem or images to a folder of samples, pictures and metrics.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use qcs::engine::Engine;
+use qcs::run::{Found, Results, Run, RunConfig, RunFolder};
+use qcs::{Error, Result};
+
+use super::flags::{LikelihoodFlags, MOST_SEED, MeasureFlags, MethodChoice, ModelFlags, SamplerFlags};
+use super::progress::Display;
+use super::{Global, resolve, signals, table, terminal};
+
+/// Reconstruct images from quantised measurements
+#[derive(Args)]
+#[command(
+    long_about = "Draws samples from the posterior of the images, given a problem file or images to measure first, and \
+                  writes a folder: samples (.npy and PNG), a grid picture, metrics (.json, .csv) and config.toml, \
+                  which --config takes back to repeat the run bit for bit.",
+    after_help = "Examples:
+  qcs run problem.safetensors --out results                            your measurements, the shipped MNIST prior
+  qcs run digits/ --out results --bits 2 --method both --chains 4      measure images, then run both methods
+  qcs run --config results/config.toml --out again                     repeat a run bit for bit
+  qcs run --resume --out results                                       continue after Ctrl-C or a crash"
+)]
+pub struct RunArgs {
+    /// A problem file (.safetensors), or images to measure: a folder, PNG, JPEG, idx, npy or npz file
+    #[arg(value_name = "PROBLEM|IMAGES")]
+    pub input: Option<PathBuf>,
+    /// Folder to write to
+    #[arg(long, short, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Start from the configuration of another run; flags override it
+    #[arg(long, value_name = "FILE", conflicts_with = "preset")]
+    pub config: Option<PathBuf>,
+    /// The paper's settings for a data set: mnist, cifar10 or celeba [default: the one of the model's image shape]
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    #[command(flatten)]
+    pub model: ModelFlags,
+    /// Likelihood to use [default: ep]
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<MethodChoice>,
+    /// How many images to reconstruct [default: all]
+    #[arg(long, value_name = "N")]
+    pub count: Option<usize>,
+    /// Seed of all that is drawn: the chains, and where images are measured also A and the noise [default: 0]
+    #[arg(long, value_name = "SEED", value_parser = clap::value_parser!(u64).range(0..=MOST_SEED as u64))]
+    pub seed: Option<u64>,
+    /// Continue the unfinished run in the folder
+    #[arg(long, conflicts_with = "force")]
+    pub resume: bool,
+    /// Replace an earlier run in the folder
+    #[arg(long)]
+    pub force: bool,
+    /// Print the metrics as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub measure: MeasureFlags,
+    #[command(flatten)]
+    pub sampler: SamplerFlags,
+    #[command(flatten)]
+    pub likelihood: LikelihoodFlags,
+}
+
+impl RunArgs {
+    /// Whether the flags name another model or problem than the configuration.
+    pub fn changes_the_files(&self) -> bool {
+        let model = self.model.model.is_some() || self.model.shape.is_some();
+        model || self.input.is_some() || self.seed.is_some() || self.measure.given().is_some()
+    }
+
+    /// Whether the command line says at all what to run, beside where.
+    fn names_a_run(&self) -> bool {
+        self.input.is_some() || self.config.is_some()
+    }
+}
+
+pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
+    let mut engine = global.engine()?;
+    let folder = RunFolder::new(&args.out);
+    let quiet = global.quiet || args.json;
+    let found = if args.resume { Some(folder.find()?) } else { None };
+    let run = match &found {
+        Some(Found::Finished(_)) => {
+            global.note(&format!("{} holds a finished run: nothing to do", args.out.display()));
+            return Ok(());
+        }
+        Some(Found::Unfinished(config)) => resumed(args, config)?,
+        Some(Found::Nothing | Found::Other) if !args.names_a_run() => {
+            let reason = "there is no run to resume here; name a problem file, images, or --config FILE";
+            return Err(Error::usage(format!("--out {}: {reason}", args.out.display())));
+        }
+        _ => {
+            let (config, prior) = resolve::run_config(args)?;
+            Run::with_prior(config, prior)?
+        }
+    };
+    if !matches!(found, Some(Found::Unfinished(_))) {
+        folder.claim(&run.config, args.force)?;
+    }
+    let output = Output {
+        folder,
+        quiet,
+        json: args.json,
+    };
+    output.execute(&run, engine.as_mut())
+}
+
+/// The run that the folder holds; flags may repeat its settings, but not change them.
+fn resumed(args: &RunArgs, config: &RunConfig) -> Result<Run> {
+    let run = if args.names_a_run() {
+        let (config, prior) = resolve::run_config(args)?;
+        Run::with_prior(config, prior)?
+    } else {
+        Run::load(config.clone())?
+    };
+    if run.config != *config {
+        return Err(Error::usage(format!(
+            "--out {} holds a run with other settings or files (see its config.toml): --force starts over",
+            args.out.display()
+        )));
+    }
+    Ok(run)
+}
+
+/// Where the results of a run go.
+pub struct Output {
+    pub folder: RunFolder,
+    pub quiet: bool,
+    pub json: bool,
+}
+
+impl Output {
+    /// Runs, writes everything, and prints the metrics. Diverged states are an error, but only after that.
+    pub fn execute(&self, run: &Run, engine: &mut dyn Engine) -> Result<()> {
+        signals::catch()?;
+        if !self.quiet {
+            run.notes
+                .iter()
+                .for_each(|note| terminal::note(&format!("note: {note}")));
+            terminal::note(&describe(run, engine));
+        }
+        let results = run.execute(engine, &self.folder, &mut Display::new(self.quiet))?;
+        results.write(&self.folder)?;
+        self.folder.remove_checkpoints()?;
+        if self.json {
+            terminal::print_json(&results.report)?;
+        } else {
+            let shown = self.folder.path().display();
+            terminal::print(&format!(
+                "{}\nresults in {shown}\n",
+                table::report(&results.report, run.images())
+            ))?;
+        }
+        diverged(&results)
+    }
+}
+
+fn describe(run: &Run, engine: &dyn Engine) -> String {
+    let (images, chains) = (run.images(), run.config.sampler.chains);
+    let plural = |n: usize, what: &str| {
+        if n == 1 {
+            format!("1 {what}")
+        } else {
+            format!("{n} {what}s")
+        }
+    };
+    let a = run.problem.a();
+    let bits = run
+        .problem
+        .quantiser()
+        .map_or(String::new(), |q| format!(" of {}", plural(q.bits().into(), "bit")));
+    let steps = run.schedule.len() * run.config.sampler.steps_per_level;
+    format!(
+        "{}, {} each: {} measurements{bits} of {} pixels; {steps} steps; {}",
+        plural(images, "image"),
+        plural(chains, "chain"),
+        a.rows(),
+        a.cols(),
+        engine.describe()
+    )
+}
+
+/// Lists the states that were frozen.
+fn diverged(results: &Results) -> Result<()> {
+    let frozen = &results.report.diverged;
+    for state in frozen {
+        let at = &state.at;
+        terminal::note(&format!(
+            "diverged: {}, image {}, chain {}, at level {}, step {}",
+            state.method, at.image, at.chain, at.level, at.step
+        ));
+    }
+    let states: usize = results.methods.iter().map(|m| m.samples.states.count()).sum();
+    match frozen.len() {
+        0 => Ok(()),
+        n => Err(Error::Diverged(format!(
+            "{n} of {states} states diverged and kept their last finite value; the results are written. Try a smaller \
+             --step-scale or --xi"
+        ))),
+    }
+}

@@ -1,0 +1,101 @@
+//! `qcs sample`: what the prior alone believes in.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use qcs::files::npy;
+use qcs::likelihood::Method;
+use qcs::output::{contact_sheet, png};
+use qcs::prior::Prior;
+use qcs::run::load_prior;
+use qcs::sampler::{Outcome, Preset, Sampler};
+use qcs::{Error, Result};
+
+use super::flags::{MOST_SEED, ModelFlags, SamplerFlags};
+use super::progress::Display;
+use super::{Global, resolve};
+
+/// Draw images from the prior, without measurements
+#[derive(Args)]
+#[command(
+    long_about = "Draws unconditional samples from the prior by annealed Langevin dynamics and writes them as one \
+                  picture: the quickest way to see what a model has learnt.",
+    after_help = "Examples:
+  qcs sample --count 25 -o sheet.png
+  qcs sample --model w.safetensors --count 16 -o sheet.png --samples samples.npy
+  qcs sample --count 100 -o sheet.png --sigma-begin 10 --levels 60 --steps-per-level 3"
+)]
+pub struct SampleArgs {
+    #[command(flatten)]
+    model: ModelFlags,
+    /// How many images to draw
+    #[arg(long, value_name = "N", default_value_t = 25)]
+    count: usize,
+    /// Picture to write (.png)
+    #[arg(long, short, value_name = "FILE")]
+    out: PathBuf,
+    /// Also write the samples as an array [N,C,H,W] (.npy)
+    #[arg(long, value_name = "FILE")]
+    samples: Option<PathBuf>,
+    /// The paper's settings for a data set: mnist, cifar10 or celeba [default: the one of the model's image shape]
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+    /// Seed of the chains
+    #[arg(long, value_name = "SEED", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=MOST_SEED as u64))]
+    seed: u64,
+    #[command(flatten)]
+    sampler: SamplerFlags,
+}
+
+/// A picture of more images would be too large to draw.
+const MOST: usize = 10_000;
+
+pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
+    let mut engine = global.engine()?;
+    if !(1..=MOST).contains(&args.count) {
+        return Err(Error::usage(format!("--count {}: between 1 and {MOST}", args.count)));
+    }
+    let prior = load_prior(args.model.model.as_deref().unwrap_or(Prior::SHIPPED), args.model.shape)?;
+    let shape = prior.network.image;
+    if !matches!(shape.channels, 1 | 3) {
+        return Err(Error::usage(format!(
+            "the model's images ({shape}) are neither grey nor RGB: no picture of them"
+        )));
+    }
+    let preset = args.preset.as_deref().map(Preset::find).transpose()?;
+    let (mut schedule, mut sampler) = resolve::sampler_defaults(&prior, preset, &args.sampler)?;
+    resolve::apply_sampler(&args.sampler, &mut schedule, &mut sampler)?;
+    sampler.seed = args.seed;
+    let schedule = schedule.schedule()?;
+    let sampler = Sampler {
+        prior: &prior,
+        problem: None,
+        images: args.count,
+        schedule: &schedule,
+        settings: sampler.settings(Method::Ep)?,
+    };
+    let mut display = Display::new(global.quiet);
+    display.start("prior");
+    let outcome = sampler.run(engine.as_mut(), None, &mut display);
+    display.finish();
+    let Outcome::Finished(samples) = outcome? else {
+        return Err(Error::Failed("the run was stopped".to_owned()));
+    };
+    let per_row = args.count.isqrt() + usize::from(args.count.isqrt().pow(2) < args.count);
+    png::write_picture(&args.out, &contact_sheet(&samples.states, per_row).into())?;
+    if let Some(path) = &args.samples {
+        npy::write(
+            path,
+            &[args.count, shape.channels, shape.height, shape.width],
+            &samples.states.data,
+        )?;
+    }
+    match samples.diverged.len() {
+        0 => Ok(()),
+        n => Err(Error::Diverged(format!(
+            "{n} of {} samples diverged: try a smaller --step-scale",
+            args.count
+        ))),
+    }
+}

@@ -1,0 +1,145 @@
+//! `qcs score` and `qcs likelihood`: the two scores alone, for checking the engine against other code.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use qcs::files::npy;
+use qcs::likelihood::{EpStart, Likelihood};
+use qcs::problem::Problem;
+use qcs::run::load_prior;
+use qcs::{Error, ImageShape, Images, Result};
+
+use super::Global;
+use super::flags::{MethodChoice, ModelFlags, StartChoice};
+
+/// Evaluate the prior score of images
+#[derive(Args)]
+#[command(
+    long_about = "Evaluates the prior score s(x, sigma) of images [B,C,H,W] at one noise level and writes an array of \
+                  the same shape (float32).",
+    after_help = "Examples:
+  qcs score --x x.npy --sigma 0.5 --out score.npy
+  qcs score --model w.safetensors --x x.npy --sigma 10 --out score.npy
+  qcs score --model w.safetensors --shape 3,64,64 --x x.npy --sigma 1 --out score.npy"
+)]
+pub struct ScoreArgs {
+    #[command(flatten)]
+    model: ModelFlags,
+    /// Images [B,C,H,W] (.npy)
+    #[arg(long, value_name = "X.npy")]
+    x: PathBuf,
+    /// Noise level
+    #[arg(long, value_name = "SIGMA", allow_negative_numbers = true)]
+    sigma: f64,
+    /// Where to write the scores (.npy)
+    #[arg(long, short, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// Evaluate the likelihood score of states
+#[derive(Args)]
+#[command(
+    long_about = "Evaluates the likelihood score, without gamma, of states [B,N] or [B,C,H,W] at one noise level and \
+                  writes an array of the same shape (float32). State b is compared with the measurements of image b of \
+                  the problem, or with the only ones there are.",
+    after_help = "Examples:
+  qcs likelihood --problem p.safetensors --x x.npy --beta 0.5 --method ep --ep-iters 5 --out g.npy
+  qcs likelihood --problem p.safetensors --x x.npy --beta 10 --method diag --out g.npy"
+)]
+pub struct LikelihoodArgs {
+    /// Problem file (.safetensors)
+    #[arg(long, value_name = "FILE")]
+    problem: PathBuf,
+    /// States [B,N] or [B,C,H,W] (.npy)
+    #[arg(long, value_name = "X.npy")]
+    x: PathBuf,
+    /// Noise level
+    #[arg(long, value_name = "BETA", allow_negative_numbers = true)]
+    beta: f64,
+    /// Likelihood to use
+    #[arg(long, value_name = "METHOD", default_value = "ep")]
+    method: MethodChoice,
+    /// EP iterations
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    ep_iters: usize,
+    /// Where EP starts
+    #[arg(long, value_name = "START", default_value = "unit")]
+    ep_start: StartChoice,
+    /// Where to write the scores (.npy)
+    #[arg(long, short, value_name = "FILE")]
+    out: PathBuf,
+}
+
+pub fn score(args: &ScoreArgs, global: &Global) -> Result<()> {
+    let mut engine = global.engine()?;
+    let model = args.model.model.as_deref().unwrap_or(qcs::prior::Prior::SHIPPED);
+    let prior = load_prior(model, args.model.shape)?;
+    let (shape, x) = read_states(&args.x)?;
+    let image = prior.network.image;
+    let &[_, channels, height, width] = &shape[..] else {
+        return Err(wrong_shape(&args.x, &shape, &format!("[B,{image}]")));
+    };
+    if ImageShape::new(channels, height, width) != image {
+        return Err(wrong_shape(&args.x, &shape, &format!("[B,{image}], the model's")));
+    }
+    let scores = prior.score(engine.as_mut(), &Images::new(image, x), args.sigma)?;
+    npy::write(&args.out, &shape, &scores.data)
+}
+
+pub fn likelihood(args: &LikelihoodArgs, global: &Global) -> Result<()> {
+    let mut engine = global.engine()?;
+    let [method] = args.method.methods()[..] else {
+        return Err(Error::usage("--method both: choose ep or diag here"));
+    };
+    if args.ep_iters == 0 {
+        return Err(Error::usage("--ep-iters must be at least 1"));
+    }
+    let problem = Problem::read(&args.problem)?;
+    let n = problem.a().cols();
+    let (shape, x) = read_states(&args.x)?;
+    let pixels: usize = shape.iter().skip(1).product();
+    if !matches!(shape.len(), 2 | 4) || pixels != n {
+        return Err(wrong_shape(
+            &args.x,
+            &shape,
+            &format!("[B,{n}] or [B,C,H,W] with {n} pixels"),
+        ));
+    }
+    let images = problem.cells().count();
+    if images > 1 && shape[0] > images {
+        let reason = format!(
+            "holds {} states, but {} only {images} images",
+            shape[0],
+            args.problem.display()
+        );
+        return Err(Error::bad_file(&args.x, reason));
+    }
+    let likelihood = Likelihood {
+        method,
+        ep_iterations: args.ep_iters,
+        ep_start: EpStart::from(args.ep_start),
+    };
+    let scores = likelihood.score(engine.as_mut(), &problem, &x, args.beta)?;
+    npy::write(&args.out, &shape, &scores)
+}
+
+/// The shape and the values of an array of states, at least one, all finite.
+fn read_states(path: &Path) -> Result<(Vec<usize>, Vec<f32>)> {
+    let array = npy::read(path)?;
+    let x = array.to_f32().into_owned();
+    if x.is_empty() {
+        return Err(Error::bad_file(
+            path,
+            format!("is an empty array of shape {:?}", array.shape),
+        ));
+    }
+    if let Some(at) = x.iter().position(|v| !v.is_finite()) {
+        return Err(Error::bad_file(path, format!("holds NaN or infinity at element {at}")));
+    }
+    Ok((array.shape, x))
+}
+
+fn wrong_shape(path: &Path, shape: &[usize], needed: &str) -> Error {
+    Error::bad_file(path, format!("has shape {shape:?}: it must be {needed}"))
+}

@@ -1,0 +1,95 @@
+//! Metrics as a table for people.
+
+use qcs::likelihood::Method;
+use qcs::metrics::Summary;
+use qcs::output::{MethodMetrics, Report};
+
+use super::progress::clock;
+
+/// With more images than this only the summary is shown.
+const MOST_ROWS: usize = 20;
+
+/// The PSNR of each image, if there are few and their truth is known, and the summary of each method.
+pub fn report(report: &Report, images: usize) -> String {
+    let mut rows = vec![header(&report.methods, "image")];
+    let known = report.images.iter().any(|image| image.psnr.is_some());
+    if known && images <= MOST_ROWS {
+        for index in 0..images {
+            let psnr = |m: &MethodMetrics| {
+                let image = report.images.iter().find(|i| i.index == index && i.method == m.method);
+                image
+                    .and_then(|i| i.psnr)
+                    .map_or(String::new(), |psnr| format!("{psnr:.2} dB"))
+            };
+            rows.push(row(&index.to_string(), &report.methods, psnr));
+        }
+        rows.push(Vec::new());
+    }
+    let mean = |summary: &Option<Summary>, digits: usize, unit: &str| {
+        summary.map_or(String::new(), |s| {
+            let error = s.standard_error.map_or(String::new(), |e| format!(" ± {e:.digits$}"));
+            format!("{:.digits$}{error}{unit}", s.mean)
+        })
+    };
+    if known {
+        rows.push(row("PSNR", &report.methods, |m| mean(&m.psnr, 2, " dB")));
+        rows.push(row("SSIM", &report.methods, |m| mean(&m.ssim, 3, "")));
+    }
+    rows.push(row("consistency", &report.methods, |m| mean(&m.consistency, 3, "")));
+    if report.methods.iter().any(|m| m.seconds.is_some()) {
+        rows.push(row("time", &report.methods, |m| m.seconds.map_or(String::new(), clock)));
+    }
+    aligned(&rows)
+}
+
+fn header(methods: &[MethodMetrics], first: &str) -> Vec<String> {
+    row(first, methods, |m| title(&m.method))
+}
+
+fn row(name: &str, methods: &[MethodMetrics], cell: impl Fn(&MethodMetrics) -> String) -> Vec<String> {
+    std::iter::once(name.to_owned())
+        .chain(methods.iter().map(cell))
+        .collect()
+}
+
+/// The paper's name of a method.
+fn title(key: &str) -> String {
+    let known = [Method::Ep, Method::Diag].into_iter().find(|m| m.key() == key);
+    known.map_or_else(|| key.to_owned(), |m| m.title().to_owned())
+}
+
+/// The first column to the left, the others to the right; an empty row is a blank line.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            text += &if column == 0 {
+                format!("{cell:width$}")
+            } else {
+                format!("  {cell:>width$}")
+            };
+        }
+        text.truncate(text.trim_end_matches(' ').len());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_whatever_their_letters() {
+        let row = |a: &str, b: &str| vec![a.to_owned(), b.to_owned()];
+        let text = aligned(&[row("PSNR", "1.0 ± 0.1"), Vec::new(), row("t", "10:00")]);
+        assert_eq!(text, "PSNR  1.0 ± 0.1\n\nt         10:00\n");
+    }
+}

@@ -1,0 +1,322 @@
+//! Convolution in the blocked layout.
+//!
+//! First the input is copied into a zero-padded plane, with its norm and ELU applied on the way. Then the layer is computed
+//! directly, or by Winograd's algorithm where that is faster; the choice depends on the layer's shape only.
+
+mod direct;
+mod winograd;
+
+use super::simd::{F32x8, F64x4, Isa, dispatch, elu};
+use super::threads::Threads;
+use winograd::Tiling;
+
+/// Channels per block: one AVX2 register.
+pub const BLOCK: usize = 8;
+
+/// The shape of one convolution, channels counted in blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct ConvShape {
+    pub batch: usize,
+    pub in_blocks: usize,
+    pub out_blocks: usize,
+    pub height: usize,
+    pub width: usize,
+    pub kernel: usize,
+    pub dilation: usize,
+}
+
+impl ConvShape {
+    /// Whether the transforms are paid back: they are spread over the channels of the other side.
+    fn by_winograd(&self) -> bool {
+        self.kernel == 3 && self.in_blocks >= 2 && self.out_blocks >= 2
+    }
+
+    fn pad(&self) -> usize {
+        self.dilation * (self.kernel / 2)
+    }
+
+    /// Height and width of the padded plane.
+    fn padded(&self) -> (usize, usize) {
+        if self.by_winograd() {
+            Tiling::new(*self).padded()
+        } else {
+            (self.height + 2 * self.pad(), self.width + 2 * self.pad())
+        }
+    }
+
+    /// Floats of the padded copy of the whole batch.
+    fn padded_len(&self) -> usize {
+        let (height, width) = self.padded();
+        self.batch * self.in_blocks * height * width * BLOCK
+    }
+
+    /// Floats of working memory.
+    pub fn scratch_len(&self, threads: usize) -> usize {
+        let tiles = if self.by_winograd() {
+            threads * Tiling::new(*self).task_scratch()
+        } else {
+            0
+        };
+        self.padded_len() + tiles
+    }
+}
+
+/// Output blocks that are computed together, and where their weights start.
+#[derive(Clone, Copy)]
+struct Group {
+    first: usize,
+    blocks: usize,
+    weights: usize,
+}
+
+/// Three blocks at a time if that divides an odd number of blocks, two otherwise, one for the rest.
+fn groups(out_blocks: usize) -> Vec<Group> {
+    let size = if out_blocks % 2 == 1 && out_blocks.is_multiple_of(3) {
+        3
+    } else {
+        2
+    };
+    let group = |first| Group {
+        first,
+        blocks: size.min(out_blocks - first),
+        weights: 0,
+    };
+    (0..out_blocks).step_by(size).map(group).collect()
+}
+
+/// The weights of a layer, in the order in which its algorithm reads them.
+pub enum PackedConv {
+    Direct(direct::Packed),
+    Winograd(winograd::Packed),
+}
+
+impl PackedConv {
+    /// From `[out, in, k, k]` and `[out]`.
+    pub fn new(shape: ConvShape, weight: &[f32], bias: Option<&[f32]>, outputs: usize, inputs: usize) -> Self {
+        let mut padded_bias = vec![0.0; shape.out_blocks * BLOCK];
+        if let Some(bias) = bias {
+            padded_bias[..outputs].copy_from_slice(bias);
+        }
+        if shape.by_winograd() {
+            Self::Winograd(winograd::Packed::new(weight, padded_bias, outputs, inputs))
+        } else {
+            Self::Direct(direct::Packed::new(weight, padded_bias, outputs, inputs, shape.kernel))
+        }
+    }
+}
+
+/// What is done to the input on its way.
+#[derive(Clone, Copy)]
+pub enum Prologue<'a> {
+    None,
+    Elu,
+    /// Per image `[2, in_blocks · 8]`: scale and shift
+    NormElu(&'a [f32]),
+}
+
+/// output = conv(activation(input)) + bias + residual
+#[allow(clippy::too_many_arguments)] // the operands of a convolution
+pub fn conv(
+    threads: &mut Threads,
+    isa: Isa,
+    shape: ConvShape,
+    packed: &PackedConv,
+    input: &[f32],
+    prologue: Prologue<'_>,
+    residual: Option<&[f32]>,
+    scratch: &mut [f32],
+    output: &mut [f32],
+) {
+    let (padded, scratch) = scratch.split_at_mut(shape.padded_len());
+    pad(threads, isa, shape, input, prologue, padded);
+    match packed {
+        PackedConv::Direct(packed) => direct::conv(threads, isa, shape, packed, padded, residual, output),
+        PackedConv::Winograd(packed) => {
+            let tiling = Tiling::new(shape);
+            winograd::conv(threads, isa, tiling, packed, padded, residual, scratch, output);
+        }
+    }
+}
+
+/// Fills the zero-padded copy of the input, one task per image and block.
+fn pad(threads: &mut Threads, isa: Isa, shape: ConvShape, input: &[f32], prologue: Prologue<'_>, scratch: &mut [f32]) {
+    let (height, width) = shape.padded();
+    let plane = shape.height * shape.width * BLOCK;
+    threads.for_each(scratch, height * width * BLOCK, &|index, padded| {
+        let source = &input[index * plane..(index + 1) * plane];
+        let (image, block) = (index / shape.in_blocks, index % shape.in_blocks);
+        let channels = shape.in_blocks * BLOCK;
+        let coefficients = match prologue {
+            Prologue::NormElu(all) => {
+                let of_image = &all[image * 2 * channels..(image + 1) * 2 * channels];
+                Some((&of_image[block * BLOCK..], &of_image[channels + block * BLOCK..]))
+            }
+            _ => None,
+        };
+        let activate = !matches!(prologue, Prologue::None);
+        dispatch!(isa, pad_plane(shape: ConvShape, source: &[f32], coefficients: Option<(&[f32], &[f32])>, activate: bool, padded: &mut [f32]));
+    });
+}
+
+#[inline(always)]
+fn pad_plane<F: F32x8, D: F64x4>(
+    shape: ConvShape,
+    source: &[f32],
+    coefficients: Option<(&[f32], &[f32])>,
+    activate: bool,
+    padded: &mut [f32],
+) {
+    let pad = shape.pad();
+    let (_, width) = shape.padded();
+    let row = shape.width * BLOCK;
+    let margin = pad * BLOCK;
+    let (top, rest) = padded.split_at_mut(pad * width * BLOCK);
+    top.fill(0.0);
+    let (middle, bottom) = rest.split_at_mut(shape.height * width * BLOCK);
+    bottom.fill(0.0);
+    let (scale, shift) = coefficients.map_or((F::splat(1.0), F::splat(0.0)), |(a, b)| (F::load(a), F::load(b)));
+    for (from, to) in source.chunks_exact(row).zip(middle.chunks_exact_mut(width * BLOCK)) {
+        to[..margin].fill(0.0);
+        to[margin + row..].fill(0.0);
+        let to = &mut to[margin..margin + row];
+        if !activate {
+            to.copy_from_slice(from);
+        } else if coefficients.is_none() {
+            for (from, to) in from.chunks_exact(BLOCK).zip(to.chunks_exact_mut(BLOCK)) {
+                elu(F::load(from)).store(to);
+            }
+        } else {
+            for (from, to) in from.chunks_exact(BLOCK).zip(to.chunks_exact_mut(BLOCK)) {
+                elu(F::load(from).mul_add(scale, shift)).store(to);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition: sums over input channels and taps in f64.
+    fn plain(
+        x: &[f32],
+        weight: &[f32],
+        bias: &[f32],
+        (inputs, outputs): (usize, usize),
+        (height, width): (usize, usize),
+        (kernel, dilation): (usize, usize),
+    ) -> Vec<f64> {
+        let mut y = vec![0.0; outputs * height * width];
+        let pad = dilation * (kernel / 2);
+        for (at, y) in y.iter_mut().enumerate() {
+            let (o, row, column) = (at / (height * width), at / width % height, at % width);
+            *y = f64::from(bias[o]);
+            for i in 0..inputs {
+                for tap in 0..kernel * kernel {
+                    let (r, c) = (row + tap / kernel * dilation, column + tap % kernel * dilation);
+                    if (pad..height + pad).contains(&r) && (pad..width + pad).contains(&c) {
+                        let value = x[(i * height + r - pad) * width + c - pad];
+                        *y += f64::from(value) * f64::from(weight[(o * inputs + i) * kernel * kernel + tap]);
+                    }
+                }
+            }
+        }
+        y
+    }
+
+    fn block(x: &[f32], channels: usize, pixels: usize) -> Vec<f32> {
+        let mut blocked = vec![0.0; channels.div_ceil(BLOCK) * BLOCK * pixels];
+        for c in 0..channels {
+            for p in 0..pixels {
+                blocked[(c / BLOCK * pixels + p) * BLOCK + c % BLOCK] = x[c * pixels + p];
+            }
+        }
+        blocked
+    }
+
+    fn random(len: usize, seed: usize) -> Vec<f32> {
+        (0..len)
+            .map(|i| ((i + seed) * 7919 % 2003) as f32 / 1001.0 - 1.0)
+            .collect()
+    }
+
+    fn check(isa: Isa, channels: (usize, usize), size: (usize, usize), taps: (usize, usize), elu_first: bool) {
+        let (inputs, outputs) = channels;
+        let (pixels, taps_count) = (size.0 * size.1, taps.0 * taps.0);
+        let x = random(inputs * pixels, 1);
+        let weight = random(outputs * inputs * taps_count, 2);
+        let bias = random(outputs, 3);
+        let residual = random(outputs * pixels, 4);
+        let activated: Vec<f32> = x
+            .iter()
+            .map(|&v| {
+                if elu_first && v < 0.0 {
+                    f64::from(v).exp_m1() as f32
+                } else {
+                    v
+                }
+            })
+            .collect();
+        let expected = plain(&activated, &weight, &bias, channels, size, taps);
+
+        let shape = ConvShape {
+            batch: 1,
+            in_blocks: inputs.div_ceil(BLOCK),
+            out_blocks: outputs.div_ceil(BLOCK),
+            height: size.0,
+            width: size.1,
+            kernel: taps.0,
+            dilation: taps.1,
+        };
+        let packed = PackedConv::new(shape, &weight, Some(&bias), outputs, inputs);
+        let prologue = if elu_first { Prologue::Elu } else { Prologue::None };
+        let mut scratch = vec![f32::NAN; shape.scratch_len(2)];
+        let mut output = vec![f32::NAN; shape.out_blocks * BLOCK * pixels];
+        let (input, added) = (block(&x, inputs, pixels), block(&residual, outputs, pixels));
+        let mut threads = Threads::new(2);
+        conv(
+            &mut threads,
+            isa,
+            shape,
+            &packed,
+            &input,
+            prologue,
+            Some(&added),
+            &mut scratch,
+            &mut output,
+        );
+
+        let sum_of_terms = (inputs * taps_count + 2) as f64;
+        for c in 0..shape.out_blocks * BLOCK {
+            for p in 0..pixels {
+                let value = f64::from(output[(c / BLOCK * pixels + p) * BLOCK + c % BLOCK]);
+                let expected = match c < outputs {
+                    true => expected[c * pixels + p] + f64::from(residual[c * pixels + p]),
+                    false => 0.0,
+                };
+                // Each term is below 1 in size and is rounded once, as is each partial sum; Winograd's transforms grow
+                // both by up to (1 + 4 + 5)·(1 + 8 + 1)/… in each direction, of which a tenth is seen.
+                let rounding = if shape.by_winograd() { 1e-6 } else { 1e-7 };
+                assert!(
+                    (value - expected).abs() < rounding * sum_of_terms,
+                    "{channels:?} {size:?} {taps:?} {c} {p}: {value} {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_shape_agrees_with_the_definition() {
+        for isa in [Isa::detect(), Isa::Portable] {
+            for channels in [(1, 8), (3, 16), (8, 24), (24, 24), (48, 40), (40, 1), (20, 3), (72, 17)] {
+                check(isa, channels, (7, 13), (3, 1), true);
+            }
+            for size in [(1, 1), (2, 3), (14, 14), (5, 28), (3, 64), (4, 25)] {
+                check(isa, (16, 24), size, (3, 1), false);
+            }
+            for taps in [(3, 1), (3, 2), (3, 4), (1, 1)] {
+                check(isa, (12, 16), (6, 10), taps, true);
+            }
+        }
+    }
+}

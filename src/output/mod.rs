@@ -1,0 +1,16 @@
+//! What a run leaves behind: pictures, the grid, and the metrics as JSON and CSV.
+
+mod canvas;
+mod contact_sheet;
+mod font;
+mod grid;
+mod heat;
+mod legend;
+pub mod png;
+mod report;
+mod series;
+
+pub use contact_sheet::contact_sheet;
+pub use grid::Grid;
+pub use report::{Diverged, ImageMetrics, MethodMetrics, Report};
+pub use series::{Series, Style};

@@ -1,0 +1,134 @@
+//! The metrics of a run: one row per image and method, and a summary per method.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::files::write_atomically;
+use crate::metrics::{Summary, number};
+use crate::sampler::Divergence;
+use crate::{Error, Result};
+
+/// What is known of one image as one method reconstructed it. Metrics that need a truth are absent without.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ImageMetrics {
+    /// Position of the image in the problem.
+    pub index: usize,
+    pub method: String,
+    /// dB.
+    #[serde(serialize_with = "number::serialize_option")]
+    pub psnr: Option<f64>,
+    #[serde(serialize_with = "number::serialize_option")]
+    pub ssim: Option<f64>,
+    /// Share of measurements whose cell holds A·x.
+    #[serde(serialize_with = "number::serialize_option")]
+    pub consistency: Option<f64>,
+}
+
+/// Mean ± standard error of each metric over a method's images.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MethodMetrics {
+    pub method: String,
+    /// Number of images; a metric's own count is smaller where it is absent for some.
+    pub images: usize,
+    pub psnr: Option<Summary>,
+    pub ssim: Option<Summary>,
+    pub consistency: Option<Summary>,
+    /// Wall-clock time of the method on all images.
+    pub seconds: Option<f64>,
+}
+
+/// The content of `metrics.json` and `metrics.csv`.
+///
+/// In both, an infinite PSNR is written `inf` and the metric of a diverged image `nan` (strings in JSON,
+/// which has no such numbers); `null` or an empty field means that there is no truth to compare with.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    pub methods: Vec<MethodMetrics>,
+    pub images: Vec<ImageMetrics>,
+    /// States that were frozen at their last finite value; their images' metrics count all the same.
+    pub diverged: Vec<Diverged>,
+}
+
+/// A state that diverged, and the method whose state it was.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diverged {
+    pub method: String,
+    #[serde(flatten)]
+    pub at: Divergence,
+}
+
+impl Report {
+    /// Summarises `images` by method, in the order in which the methods appear; `seconds` gives the
+    /// time of those methods that were timed.
+    pub fn new(images: Vec<ImageMetrics>, seconds: &[(&str, f64)]) -> Self {
+        let mut names: Vec<&str> = Vec::new();
+        for image in &images {
+            if !names.contains(&image.method.as_str()) {
+                names.push(&image.method);
+            }
+        }
+        let methods = names
+            .into_iter()
+            .map(|name| {
+                let of_method = || images.iter().filter(|image| image.method == name);
+                let summary = |metric: fn(&ImageMetrics) -> Option<f64>| {
+                    Summary::of(&of_method().filter_map(metric).collect::<Vec<_>>())
+                };
+                MethodMetrics {
+                    method: name.to_owned(),
+                    images: of_method().count(),
+                    psnr: summary(|image| image.psnr),
+                    ssim: summary(|image| image.ssim),
+                    consistency: summary(|image| image.consistency),
+                    seconds: seconds.iter().find(|(timed, _)| *timed == name).map(|timed| timed.1),
+                }
+            })
+            .collect();
+        Self {
+            methods,
+            images,
+            diverged: Vec::new(),
+        }
+    }
+
+    /// Records the states that diverged.
+    pub fn with_diverged(self, diverged: Vec<Diverged>) -> Self {
+        Self { diverged, ..self }
+    }
+
+    /// Writes everything as JSON.
+    pub fn write_json(&self, path: impl AsRef<Path>) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|e| Error::Failed(format!("the metrics cannot be written as JSON: {e}")))?;
+        write_text(path.as_ref(), &(text + "\n"))
+    }
+
+    /// Writes one row per image and method as CSV; the summaries are in the JSON file only.
+    pub fn write_csv(&self, path: impl AsRef<Path>) -> Result<()> {
+        let mut text = String::from("index,method,psnr,ssim,consistency\n");
+        for image in &self.images {
+            let metrics =
+                [image.psnr, image.ssim, image.consistency].map(|metric| metric.map_or(String::new(), number::text));
+            let method = quoted(&image.method);
+            text += &format!("{},{method},{}\n", image.index, metrics.join(","));
+        }
+        write_text(path.as_ref(), &text)
+    }
+}
+
+fn write_text(path: &Path, text: &str) -> Result<()> {
+    write_atomically(path, |w: &mut dyn Write| {
+        w.write_all(text.as_bytes()).map_err(|e| Error::io(path, "write", e))
+    })
+}
+
+/// A CSV field, in quotes where it needs them.
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}

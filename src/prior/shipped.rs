@@ -1,0 +1,33 @@
+//! The prior that comes with the program: a small NCSNv2 trained on the MNIST training images.
+
+use super::Prior;
+use crate::Result;
+
+/// The file is part of the binary, so that the demo needs nothing beside it.
+const WEIGHTS: &[u8] = include_bytes!("../../weights/mnist-starter.safetensors");
+
+impl Prior {
+    /// What names the shipped prior where a path could stand.
+    pub const SHIPPED: &str = "bundled:mnist";
+
+    /// The shipped prior.
+    ///
+    /// # Errors
+    /// None that a tested build can meet: the weights are part of it.
+    pub fn shipped() -> Result<Self> {
+        Self::from_bytes(Self::SHIPPED, WEIGHTS, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ImageShape;
+
+    #[test]
+    fn the_shipped_prior_loads_and_knows_its_noise_levels() {
+        let prior = Prior::shipped().unwrap();
+        assert_eq!(prior.network.image, ImageShape::new(1, 28, 28));
+        assert_eq!(prior.schedule.unwrap().len(), 232);
+    }
+}

@@ -1,0 +1,89 @@
+//! Hashes that tell whether two runs are the same: against accidents, not against forgers.
+
+use crate::prior::{Prior, parameters};
+use crate::problem::{Problem, Values};
+
+/// FNV-1a over 64-bit words, which is fast enough for a matrix of 400 MB.
+struct Fnv(u64);
+
+impl Fnv {
+    fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn word(&mut self, word: u64) {
+        // The rotation brings high bits down: a product alone never lets them change lower ones.
+        self.0 = (self.0 ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.word(bytes.len() as u64);
+        bytes.iter().for_each(|&byte| self.word(u64::from(byte)));
+    }
+
+    fn f32s(&mut self, values: &[f32]) {
+        self.word(values.len() as u64);
+        values.iter().for_each(|value| self.word(u64::from(value.to_bits())));
+    }
+
+    fn f64s(&mut self, values: &[f64]) {
+        self.word(values.len() as u64);
+        values.iter().for_each(|value| self.word(value.to_bits()));
+    }
+
+    fn hex(&self) -> String {
+        format!("{:016x}", self.0)
+    }
+}
+
+/// The hash of a text.
+pub(super) fn of_text(text: &str) -> String {
+    let mut hash = Fnv::new();
+    hash.bytes(text.as_bytes());
+    hash.hex()
+}
+
+/// The hash of a network's shape and weights.
+pub(super) fn of_prior(prior: &Prior) -> String {
+    let mut hash = Fnv::new();
+    hash.bytes(prior.network.image.to_string().as_bytes());
+    for param in parameters(&prior.network) {
+        hash.f32s(prior.weight(&param.name));
+    }
+    hash.hex()
+}
+
+/// The hash of what decides the posterior: A, the cells and sigma.
+pub(super) fn of_problem(problem: &Problem) -> String {
+    let mut hash = Fnv::new();
+    hash.word(problem.a().rows() as u64);
+    match problem.a().values() {
+        Values::F32(values) => hash.f32s(values),
+        Values::F64(values) => hash.f64s(values),
+    }
+    hash.f64s(problem.cells().lower());
+    hash.f64s(problem.cells().upper());
+    hash.word(problem.sigma().to_bits());
+    hash.hex()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_bit_of_every_word_changes_the_hash() {
+        let mut seen = HashSet::new();
+        for at in 0..4 {
+            for bit in 0..64 {
+                let mut values = [0.5f64; 4];
+                values[at] = f64::from_bits(values[at].to_bits() ^ (1 << bit));
+                let mut hash = Fnv::new();
+                hash.f64s(&values);
+                assert!(seen.insert(hash.hex()), "word {at}, bit {bit}");
+            }
+        }
+        assert_ne!(of_text("ab"), of_text("ba"));
+    }
+}

@@ -1,0 +1,166 @@
+//! What a run brought, and how it is written: samples, pictures, the grid and the metrics.
+
+use std::path::Path;
+
+use super::{Run, RunFolder, evaluate};
+use crate::files::npy;
+use crate::likelihood::Method;
+use crate::output::{Diverged, Grid, Report, Series, Style, png};
+use crate::sampler::Samples;
+use crate::{Error, Images, Result};
+
+/// The samples of one method.
+pub struct MethodSamples {
+    pub method: Method,
+    pub samples: Samples,
+}
+
+/// Everything a finished run knows.
+pub struct Results {
+    pub methods: Vec<MethodSamples>,
+    /// Per method: the sample itself, or the mean over the chains
+    pub estimates: Vec<Images>,
+    pub truth: Option<Images>,
+    pub report: Report,
+}
+
+/// More images than this make a grid that nobody looks at.
+const MOST_IN_GRID: usize = 100;
+
+impl Results {
+    pub(super) fn new(run: &Run, methods: Vec<MethodSamples>) -> Self {
+        let images = run.images();
+        let truth = run.problem.truth().map(|truth| {
+            let data = truth.data[..images * truth.shape.len()].to_vec();
+            Images::new(truth.shape, data)
+        });
+        let estimates: Vec<Images> = methods.iter().map(|m| m.samples.mean()).collect();
+        let rows = methods.iter().zip(&estimates).flat_map(|(m, estimate)| {
+            evaluate(m.method.key(), estimate, truth.as_ref(), Some(&run.problem))
+                .expect("the sampler has checked that its images fit the problem")
+        });
+        let seconds: Vec<(&str, f64)> = methods.iter().map(|m| (m.method.key(), m.samples.seconds)).collect();
+        let diverged = methods.iter().flat_map(|m| {
+            let method = m.method.key();
+            m.samples.diverged.iter().map(move |&at| Diverged {
+                method: method.to_owned(),
+                at,
+            })
+        });
+        let report = Report::new(rows.collect(), &seconds).with_diverged(diverged.collect());
+        Self {
+            methods,
+            estimates,
+            truth,
+            report,
+        }
+    }
+
+    /// Writes everything into the folder; the metrics come last, so that their presence says "complete".
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn write(&self, folder: &RunFolder) -> Result<()> {
+        if let Some(truth) = &self.truth {
+            write_npy(&folder.truth(), truth)?;
+        }
+        for (one, estimate) in self.methods.iter().zip(&self.estimates) {
+            write_method(&folder.method(one.method)?, &one.samples, estimate)?;
+        }
+        // Pictures are grey or RGB; other images are kept as arrays only.
+        if matches!(self.estimates[0].shape.channels, 1 | 3) {
+            self.write_grid(&folder.grid())?;
+        }
+        self.report.write_csv(folder.metrics_csv())?;
+        self.report.write_json(folder.metrics_json())
+    }
+
+    fn write_grid(&self, path: &Path) -> Result<()> {
+        let shown = |images: &Images| {
+            let count = images.count().min(MOST_IN_GRID);
+            Images::new(images.shape, images.data[..count * images.shape.len()].to_vec())
+        };
+        let truth = self.truth.as_ref().map(shown);
+        let estimates: Vec<Images> = self.estimates.iter().map(shown).collect();
+        let deviations: Vec<Option<Images>> = self
+            .methods
+            .iter()
+            .map(|m| m.samples.std().as_ref().map(shown))
+            .collect();
+        let mut series = Vec::new();
+        if let Some(truth) = &truth {
+            series.push(Series {
+                title: "Truth".to_owned(),
+                note: None,
+                images: truth,
+                captions: None,
+                style: Style::Intensity,
+            });
+        }
+        for ((one, images), std) in self.methods.iter().zip(&estimates).zip(&deviations) {
+            let key = one.method.key();
+            let summary = self
+                .report
+                .methods
+                .iter()
+                .find(|m| m.method == key)
+                .and_then(|m| m.psnr.as_ref());
+            let of_method = self.report.images.iter().filter(|image| image.method == key);
+            let captions: Option<Vec<String>> = of_method
+                .take(images.count())
+                .map(|image| image.psnr.map(|psnr| format!("{psnr:.1} dB")))
+                .collect();
+            series.push(Series {
+                title: one.method.title().to_owned(),
+                note: summary.map(|psnr| format!("{:.1} dB", psnr.mean)),
+                images,
+                captions,
+                style: Style::Intensity,
+            });
+            if let Some(std) = std {
+                series.push(Series {
+                    title: format!("{} deviation", one.method.title()),
+                    note: None,
+                    images: std,
+                    captions: None,
+                    style: Style::Heat,
+                });
+            }
+        }
+        Grid::new(series).write(path)
+    }
+}
+
+fn write_method(folder: &Path, samples: &Samples, estimate: &Images) -> Result<()> {
+    let (shape, chains) = (samples.states.shape, samples.chains);
+    let images = samples.states.count() / chains;
+    let size = [images, chains, shape.channels, shape.height, shape.width];
+    npy::write(folder.join("samples.npy"), &size, &samples.states.data)?;
+    let pictures = matches!(shape.channels, 1 | 3);
+    if let Some(std) = samples.std() {
+        write_npy(&folder.join("mean.npy"), estimate)?;
+        write_npy(&folder.join("std.npy"), &std)?;
+    }
+    if pictures {
+        // With one chain these are the samples themselves.
+        png::write_images(folder, estimate)?;
+    }
+    if pictures && chains > 1 {
+        let single = folder.join("samples");
+        std::fs::create_dir_all(&single).map_err(|e| Error::io(&single, "create", e))?;
+        for (state, image) in samples.states.iter().enumerate() {
+            let name = format!("{:04}-{:02}.png", state / chains, state % chains);
+            png::write_image(single.join(name), shape, image)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_npy(path: &Path, images: &Images) -> Result<()> {
+    let shape = images.shape;
+    npy::write(
+        path,
+        &[images.count(), shape.channels, shape.height, shape.width],
+        &images.data,
+    )
+}

@@ -1,0 +1,164 @@
+//! Arguments that make no sense: exit code 2 (5 for a device), and a line that names the flag or what it is about.
+
+use crate::support::{IMAGE, Place};
+
+#[test]
+fn arguments_that_make_no_sense_are_usage_errors() {
+    let place = Place::with_problem();
+    place.model("other.safetensors", qcs::ImageShape::new(1, 12, 12), |_, _| {});
+    let measure = [
+        ("--sigma -1", "sigma is -1"),
+        ("--sigma nan", "sigma is NaN"),
+        ("--bits 0", "1 to 8 bits"),
+        ("--bits 9", "1 to 8 bits"),
+        ("--bits 300", "--bits"),
+        ("--bits 2 --step 0", "step is 0"),
+        ("--bits 2 --step -1", "step is -1"),
+        ("--bits 2", "--step"),
+        ("--bits 1 --step 0.5", "1-bit quantiser has no step"),
+        ("--matrix ill-conditioned", "--kappa"),
+        ("--matrix ill-conditioned --kappa 0.5", "kappa"),
+        ("--matrix correlated", "--rho"),
+        ("--matrix correlated --rho 1", "rho"),
+        ("--matrix correlated --rho -0.2", "rho"),
+        ("--kappa 10", "--kappa belongs to"),
+        ("--rho 0.5", "--rho belongs to"),
+        ("--matrix row-orthogonal -m 65", "65"),
+        ("--matrix nonsense", "neither a file nor one of gaussian"),
+        ("-m 0", "0 rows"),
+        ("-m 99999999999999", "does not fit into memory"),
+        ("--first 2 --count 2", "holds 3 images"),
+        ("--count 0", "holds 3 images"),
+        ("--preset imagenet", "mnist, cifar10, celeba"),
+        ("--seed -1", "--seed"),
+        ("--seed 9223372036854775808", "--seed"),
+        ("--threads 100000", "--threads"),
+        ("--frobnicate", "--frobnicate"),
+    ];
+    for (flags, says) in measure {
+        let size = if flags.contains("-m ") { "" } else { "-m 16" };
+        let line = format!("measure images.npy -o p.safetensors {size} {flags}");
+        place.run(&line).refuses(&line, 2, &[says]);
+        assert!(!place.path("p.safetensors").exists(), "{line} wrote a file");
+    }
+
+    let run = [
+        ("--chains 0", "--chains must be at least 1"),
+        ("--chains 16777216", "--chains"),
+        ("--batch 0", "--batch must be at least 1"),
+        ("--count 0", "--count must be at least 1"),
+        ("--count 4", "4 images asked for, but the problem holds 3"),
+        ("--levels 1", "at least 2 levels"),
+        ("--levels 99999999", "--levels"),
+        ("--sigma-begin 0.01", "sigma-begin > sigma-end"),
+        ("--sigma-end -1", "sigma-begin > sigma-end"),
+        ("--steps-per-level 0", "--steps-per-level"),
+        ("--step-scale -1", "--step-scale"),
+        ("--step-scale nan", "--step-scale"),
+        ("--epsilon 0", "--epsilon"),
+        ("--epsilon 1 --step-scale 1", "--epsilon"),
+        ("--xi 0", "--xi"),
+        ("--gamma -3", "--gamma"),
+        ("--xi 1 --gamma 1", "--gamma"),
+        ("--ep-iters 0", "--ep-iters"),
+        ("--method map", "--method"),
+        ("--bits 2", "--bits is about measuring images"),
+        ("--preset imagenet", "unknown preset"),
+        ("--shape 1,8", "C,H,W"),
+        ("--model other.safetensors", "not the prior's (1,12,12)"),
+    ];
+    for (flags, says) in run {
+        let model = if flags.contains("--model") {
+            ""
+        } else {
+            "--model model.safetensors"
+        };
+        let line = format!("run problem.safetensors {model} --out run {flags}");
+        place.run(&line).refuses(&line, 2, &[says]);
+        assert!(!place.path("run").exists(), "{line} made a folder");
+    }
+
+    let others = [
+        ("run --out run", "what should be reconstructed?"),
+        ("run --resume --out run", "no run to resume"),
+        ("run problem.safetensors", "--out"),
+        (
+            "score --x images.npy --sigma 0 --model model.safetensors --out s.npy",
+            "noise level",
+        ),
+        (
+            "score --x images.npy --sigma -1 --model model.safetensors --out s.npy",
+            "noise level",
+        ),
+        (
+            "likelihood --problem problem.safetensors --x images.npy --beta inf --out g.npy",
+            "noise level",
+        ),
+        (
+            "likelihood --problem problem.safetensors --x images.npy --beta 1 --method both --out g.npy",
+            "ep or diag",
+        ),
+        (
+            "likelihood --problem problem.safetensors --x images.npy --beta 1 --ep-iters 0 --out g.npy",
+            "--ep-iters",
+        ),
+        ("sample --count 0 -o sheet.png --model model.safetensors", "--count"),
+        ("eval images.npy", "--truth"),
+        ("demo --out run --count 11", "holds 10 images"),
+        ("completions tcsh", "tcsh"),
+        ("", "Usage"),
+        ("nonsense", "nonsense"),
+    ];
+    for (line, says) in others {
+        let ran = place.run(line);
+        assert_eq!(ran.code, Some(2), "qcs {line}\n{}", ran.stderr);
+        assert!(
+            ran.stderr.contains(says),
+            "qcs {line} does not say {says:?}:\n{}",
+            ran.stderr
+        );
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_exit_code_5() {
+    let place = Place::with_problem();
+    for device in ["cuda", "metal", "tpu:0"] {
+        for command in [
+            "run problem.safetensors --model model.safetensors --out run",
+            "measure images.npy -o p.safetensors -m 16",
+            "info",
+            "demo --out run",
+        ] {
+            let line = format!("{command} --device {device}");
+            place
+                .run(&line)
+                .refuses(&line, 5, &[&format!("--device {device}"), "cpu"]);
+        }
+    }
+    place.succeeds("info --model model.safetensors --device cpu");
+}
+
+#[test]
+fn states_that_diverge_are_exit_code_4_and_listed_after_the_results_are_written() {
+    let place = Place::with_problem();
+    let line = "run problem.safetensors --model model.safetensors --out run --gamma 1e300 --method both --quiet";
+    let ran = place.run(line);
+    assert_eq!(ran.code, Some(4), "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .contains("diverged: ep, image 2, chain 0, at level 1, step 1"),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.contains("error: 6 of 6 states diverged"), "{}", ran.stderr);
+    let metrics: serde_json::Value = serde_json::from_slice(&place.read("run/metrics.json")).unwrap();
+    assert_eq!(metrics["diverged"].as_array().unwrap().len(), 6);
+    assert_eq!(metrics["diverged"][5]["method"], "ep");
+    let samples = qcs::files::npy::read(place.path("run/ep/samples.npy")).unwrap();
+    assert_eq!(samples.shape, [3, 1, 1, IMAGE.height, IMAGE.width]);
+    assert!(
+        samples.to_f32().iter().all(|v| v.is_finite()),
+        "a frozen state keeps its last finite value"
+    );
+}

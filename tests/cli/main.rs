@@ -1,0 +1,10 @@
+//! The command line, as a user runs it: the binary is started, its exit code, its words and its files are checked.
+
+mod bad_arguments;
+mod bad_files;
+mod commands;
+mod demo;
+mod disk;
+mod interrupt;
+mod reproduce;
+mod support;

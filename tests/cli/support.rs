@@ -1,0 +1,177 @@
+//! A folder with small files of every kind, and a way to run the binary in it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use qcs::files::npy;
+use qcs::prior::{Ncsnv2, Prior, parameters};
+use qcs::{ImageShape, Images};
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
+use tempfile::TempDir;
+
+/// Large enough for SSIM's window, small enough to sample in milliseconds.
+pub const IMAGE: ImageShape = ImageShape::new(1, 8, 8);
+pub const IMAGES: usize = 3;
+
+pub struct Place {
+    folder: TempDir,
+}
+
+/// What a command left behind.
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Place {
+    /// With `model.safetensors`, a random network, and `images.npy`.
+    pub fn new() -> Self {
+        let place = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        place.model("model.safetensors", IMAGE, |_, _| {});
+        let size = [IMAGES, IMAGE.channels, IMAGE.height, IMAGE.width];
+        npy::write(place.path("images.npy"), &size, &images(IMAGES).data).unwrap();
+        place
+    }
+
+    /// Also with `problem.safetensors`: the images, measured.
+    pub fn with_problem() -> Self {
+        let place = Self::new();
+        place.succeeds("measure images.npy -o problem.safetensors -m 24 --bits 2 --step 0.5 --seed 7");
+        place
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        String::from_utf8(self.read(name)).unwrap()
+    }
+
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), bytes).unwrap();
+    }
+
+    /// `qcs` with the given words, in this folder.
+    pub fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_qcs"));
+        command.args(line.split_whitespace()).current_dir(self.folder.path());
+        command
+    }
+
+    pub fn run(&self, line: &str) -> Ran {
+        Ran::from(self.command(line).output().unwrap())
+    }
+
+    pub fn succeeds(&self, line: &str) -> Ran {
+        let ran = self.run(line);
+        assert_eq!(ran.code, Some(0), "qcs {line}\n{}", ran.stderr);
+        ran
+    }
+
+    /// Writes a random model, after `change` has had its way with its tensors and metadata.
+    pub fn model(
+        &self,
+        name: &str,
+        image: ImageShape,
+        change: impl FnOnce(&mut Tensors, &mut HashMap<String, String>),
+    ) {
+        let prior = Prior::random(Ncsnv2 { ngf: 4, image }, 3);
+        let mut tensors: Tensors = parameters(&prior.network)
+            .into_iter()
+            .map(|param| (param.name.clone(), (param.shape, prior.weight(&param.name).to_vec())))
+            .collect();
+        let mut metadata = HashMap::from(
+            [
+                ("image_size", image.height.to_string()),
+                ("sigma_begin", "5".into()),
+                ("sigma_end", "0.05".into()),
+                ("num_classes", "6".into()),
+            ]
+            .map(|(key, value)| (key.to_owned(), value)),
+        );
+        change(&mut tensors, &mut metadata);
+        self.tensors(name, &tensors, metadata);
+    }
+
+    /// Writes a safetensors file of f32 tensors.
+    pub fn tensors(&self, name: &str, tensors: &Tensors, metadata: HashMap<String, String>) {
+        let bytes: Vec<(String, Vec<usize>, Vec<u8>)> = tensors
+            .iter()
+            .map(|(key, (shape, values))| {
+                let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+                (key.clone(), shape.clone(), bytes)
+            })
+            .collect();
+        let views = bytes.iter().map(|(key, shape, bytes)| {
+            let view = TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap();
+            (key.clone(), view)
+        });
+        self.write(name, safetensors::serialize(views, Some(metadata)).unwrap());
+    }
+}
+
+/// Shape and values by name.
+pub type Tensors = HashMap<String, (Vec<usize>, Vec<f32>)>;
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Ran {
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {}", self.stdout))
+    }
+
+    /// Checks a refusal: the exit code, nothing on stdout, and one line that says all of `words`.
+    pub fn refuses(&self, line: &str, code: i32, words: &[&str]) {
+        let all = &self.stderr;
+        assert_eq!(self.code, Some(code), "qcs {line}\n{all}");
+        assert!(self.stdout.is_empty(), "qcs {line} wrote to stdout: {}", self.stdout);
+        let errors: Vec<&str> = all.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert_eq!(errors.len(), 1, "qcs {line} says what is wrong, once:\n{all}");
+        assert!(!all.contains("panicked"), "qcs {line}\n{all}");
+        for word in words {
+            assert!(all.contains(word), "qcs {line} does not say {word:?}:\n{all}");
+        }
+    }
+}
+
+/// Smooth images in [0, 1].
+pub fn images(count: usize) -> Images {
+    let pixel = |i: usize| 0.5 + 0.5 * ((i * i % 97) as f32 / 15.0).sin();
+    Images::new(IMAGE, (0..count * IMAGE.len()).map(pixel).collect())
+}
+
+/// Every file below a folder, by its path in it.
+pub fn files_in(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_path_buf()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(&next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                found.push(path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}

@@ -1,0 +1,199 @@
+//! Reading priors: precisions, schedules, and files that are not quite priors.
+
+use std::collections::HashMap;
+
+use qcs::prior::{Ncsnv2, Prior, Schedule, parameters};
+use qcs::{Error, ImageShape};
+use safetensors::{Dtype, tensor::TensorView};
+
+const NETWORK: Ncsnv2 = Ncsnv2 {
+    ngf: 4,
+    image: ImageShape::new(1, 8, 8),
+};
+
+type Tensors = HashMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
+
+fn tensors(prior: &Prior, dtype: Dtype) -> Tensors {
+    let encode = |v: &f32| match dtype {
+        Dtype::F32 => v.to_le_bytes().to_vec(),
+        Dtype::F16 => half::f16::from_f32(*v).to_le_bytes().to_vec(),
+        Dtype::BF16 => half::bf16::from_f32(*v).to_le_bytes().to_vec(),
+        _ => f64::from(*v).to_le_bytes().to_vec(),
+    };
+    let tensor = |name: &str, shape: Vec<usize>| {
+        let data = prior.weight(name).iter().flat_map(encode).collect();
+        (name.to_owned(), (dtype, shape, data))
+    };
+    parameters(&NETWORK)
+        .into_iter()
+        .map(|p| tensor(&p.name, p.shape))
+        .collect()
+}
+
+fn file(tensors: &Tensors, metadata: &[(&str, &str)]) -> Vec<u8> {
+    let views = tensors
+        .iter()
+        .map(|(name, (dtype, shape, data))| (name, TensorView::new(*dtype, shape.clone(), data).unwrap()));
+    let metadata = metadata.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    safetensors::serialize(views, Some(metadata)).unwrap()
+}
+
+const METADATA: [(&str, &str); 4] = [
+    ("image_size", "8"),
+    ("sigma_begin", "10"),
+    ("sigma_end", "0.1"),
+    ("num_classes", "5"),
+];
+
+fn open(bytes: &[u8]) -> qcs::Result<Prior> {
+    Prior::from_bytes("prior.safetensors", bytes, None)
+}
+
+/// The message of the error that opening gives; it names the file and is one line.
+fn refusal(bytes: &[u8]) -> String {
+    let error = open(bytes).err().expect("this is no prior");
+    assert!(matches!(error, Error::BadFile { .. }), "{error}");
+    let message = error.to_string();
+    assert!(
+        message.contains("prior.safetensors") && !message.contains('\n'),
+        "{message}"
+    );
+    message
+}
+
+#[test]
+fn f32_f16_and_bf16_files_hold_the_same_prior_to_their_precision() {
+    let prior = Prior::random(NETWORK, 1);
+    for (dtype, bound) in [(Dtype::F32, 0.0), (Dtype::F16, 1e-3), (Dtype::BF16, 8e-3)] {
+        let read = open(&file(&tensors(&prior, dtype), &METADATA)).unwrap();
+        assert_eq!(read.network, NETWORK);
+        for param in parameters(&NETWORK) {
+            for (a, b) in prior.weight(&param.name).iter().zip(read.weight(&param.name)) {
+                assert!(
+                    (a - b).abs() <= bound * a.abs().max(1e-3),
+                    "{} {dtype:?}: {a} {b}",
+                    param.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_paper_size_network_has_the_published_number_of_parameters() {
+    for (channels, size, count) in [(1, 28, 29_689_473), (3, 32, 29_694_083), (3, 64, 29_694_083)] {
+        let network = Ncsnv2 {
+            ngf: 128,
+            image: ImageShape::new(channels, size, size),
+        };
+        let params = parameters(&network);
+        assert_eq!(params.len(), 153);
+        assert_eq!(
+            params.iter().map(|p| p.shape.iter().product::<usize>()).sum::<usize>(),
+            count
+        );
+    }
+}
+
+#[test]
+fn the_schedule_comes_from_the_sigmas_or_the_metadata_or_not_at_all() {
+    let prior = Prior::random(NETWORK, 1);
+    let mut with_sigmas = tensors(&prior, Dtype::F32);
+    let from_metadata = open(&file(&with_sigmas, &METADATA)).unwrap().schedule;
+    assert_eq!(from_metadata, Some(Schedule::geometric(10.0, 0.1, 5).unwrap()));
+    assert_eq!(open(&file(&with_sigmas, &METADATA[..1])).unwrap().schedule, None);
+    let levels: Vec<u8> = [3f32, 2.0, 1.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+    with_sigmas.insert("sigmas".into(), (Dtype::F32, vec![3], levels));
+    let from_tensor = open(&file(&with_sigmas, &METADATA)).unwrap().schedule;
+    assert_eq!(from_tensor, Some(Schedule::new(vec![3.0, 2.0, 1.0]).unwrap()));
+}
+
+#[test]
+fn a_missing_an_unknown_and_a_misshapen_weight_are_named() {
+    let good = tensors(&Prior::random(NETWORK, 1), Dtype::F32);
+    let broken = |change: &dyn Fn(&mut Tensors)| {
+        let mut tensors = good.clone();
+        change(&mut tensors);
+        refusal(&file(&tensors, &METADATA))
+    };
+    let missing = broken(&|t| {
+        t.remove("refine2.msf.convs.0.bias");
+    });
+    assert!(
+        missing.contains("refine2.msf.convs.0.bias") && missing.contains("missing"),
+        "{missing}"
+    );
+    let no_begin = broken(&|t| {
+        t.remove("begin_conv.weight");
+    });
+    assert!(no_begin.contains("begin_conv.weight"), "{no_begin}");
+    let unknown = broken(&|t| {
+        t.insert("classifier.weight".into(), (Dtype::F32, vec![1], vec![0; 4]));
+    });
+    assert!(unknown.contains("classifier.weight"), "{unknown}");
+    let misshapen = broken(&|t| {
+        t.insert("end_conv.bias".into(), (Dtype::F32, vec![2], vec![0; 8]));
+    });
+    assert!(
+        misshapen.contains("end_conv.bias") && misshapen.contains("[2]"),
+        "{misshapen}"
+    );
+    let not_finite = broken(&|t| {
+        t.insert(
+            "end_conv.bias".into(),
+            (Dtype::F32, vec![1], f32::NAN.to_le_bytes().to_vec()),
+        );
+    });
+    assert!(not_finite.contains("end_conv.bias"), "{not_finite}");
+    let doubles = refusal(&file(&tensors(&Prior::random(NETWORK, 1), Dtype::F64), &METADATA));
+    assert!(doubles.contains("F64"), "{doubles}");
+}
+
+#[test]
+fn metadata_that_make_no_sense_are_named() {
+    let good = tensors(&Prior::random(NETWORK, 1), Dtype::F32);
+    assert!(refusal(&file(&good, &[])).contains("image_size"));
+    for (key, value) in [
+        ("image_size", "big"),
+        ("sigma_begin", "0.01"),
+        ("sigma_end", "?"),
+        ("num_classes", "-3"),
+    ] {
+        let mut metadata = METADATA.to_vec();
+        metadata.retain(|(k, _)| *k != key);
+        metadata.push((key, value));
+        refusal(&file(&good, &metadata));
+    }
+}
+
+#[test]
+fn a_damaged_file_is_refused_and_never_panics() {
+    let whole = file(&tensors(&Prior::random(NETWORK, 1), Dtype::F32), &METADATA);
+    for length in (0..200).chain([whole.len() / 2, whole.len() - 1]) {
+        refusal(&whole[..length]);
+    }
+    for byte in 0..1000 {
+        for value in [0, 0xff, b'"', b'9'] {
+            let mut damaged = whole.clone();
+            damaged[byte] = value;
+            // A changed digit may leave a file that is still a prior; all that matters is an answer.
+            let _ = open(&damaged);
+        }
+    }
+}
+
+#[test]
+fn a_prior_for_other_channels_or_an_odd_size_is_refused() {
+    let whole = file(&tensors(&Prior::random(NETWORK, 1), Dtype::F32), &METADATA);
+    for image in [ImageShape::new(3, 8, 8), ImageShape::new(1, 9, 8)] {
+        assert!(Prior::from_bytes("prior.safetensors", &whole, Some(image)).is_err());
+    }
+    let wide = ImageShape::new(1, 16, 24);
+    assert_eq!(
+        Prior::from_bytes("prior.safetensors", &whole, Some(wide))
+            .unwrap()
+            .network
+            .image,
+        wide
+    );
+}
