@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::demo;
 use crate::files::{LoadOptions, load_images};
-use crate::problem::{Ensemble, Matrix, Problem, Sensing, Simulation};
+use crate::problem::{Ensemble, Matrix, Problem, Quantiser, Sensing, Simulation};
 use crate::sampler::Preset;
 use crate::{Error, Images, Result};
 
@@ -76,6 +76,7 @@ impl MeasureConfig {
     pub fn resolve(&mut self) -> Result<Problem> {
         // What makes no sense is refused before anything large is read or built.
         let ensemble = self.ensemble()?;
+        Quantiser::new(self.bits, self.step, 1.0)?;
         let images = self.load()?;
         let preset = Preset::of_shape(images.shape);
         let sensing = match ensemble {

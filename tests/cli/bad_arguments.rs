@@ -25,7 +25,7 @@ fn arguments_that_make_no_sense_are_usage_errors() {
         ("--rho 0.5", "--rho belongs to"),
         ("--matrix row-orthogonal -m 65", "65"),
         ("--matrix nonsense", "neither a file nor one of gaussian"),
-        ("-m 0", "0 rows"),
+        ("-m 0", "0 by 64"),
         ("-m 99999999999999", "does not fit into memory"),
         ("--first 2 --count 2", "holds 3 images"),
         ("--count 0", "holds 3 images"),
