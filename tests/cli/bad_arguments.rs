@@ -44,6 +44,7 @@ fn arguments_that_make_no_sense_are_usage_errors() {
 
     let run = [
         ("--chains 0", "--chains must be at least 1"),
+        ("--chains -2", "invalid value '-2' for '--chains"),
         ("--chains 16777216", "--chains"),
         ("--batch 0", "--batch must be at least 1"),
         ("--count 0", "--count must be at least 1"),
