@@ -27,6 +27,7 @@ use qcs::{Error, Result};
 #[command(
     name = "qcs",
     version,
+    long_version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("QCS_BUILD"), ")"),
     about = "Posterior sampling of images from quantised measurements y = Q(Ax + n)",
     long_about = "Posterior sampling of images from quantised measurements y = Q(Ax + n), by QCS-SGM+: an NCSNv2 prior, \
                   an expectation-propagation likelihood, annealed Langevin dynamics.",
@@ -109,7 +110,7 @@ fn command() -> clap::Command {
 
 fn execute(Cli { global, command }: Cli) -> Result<()> {
     match command {
-        Command::Demo(args) => demo::demo(args, &global),
+        Command::Demo(args) => demo::demo(&args, &global),
         Command::Measure(args) => measure::measure(&args, &global),
         Command::Run(args) => run::run(&args, &global),
         Command::Eval(args) => eval::eval(&args),
