@@ -1,6 +1,7 @@
 //! `qcs`: one file per command, and what they share.
 
 mod completions;
+mod convert;
 mod demo;
 mod eval;
 mod flags;
@@ -80,6 +81,7 @@ enum Command {
     Sample(sample::SampleArgs),
     Score(scores::ScoreArgs),
     Likelihood(scores::LikelihoodArgs),
+    Convert(convert::ConvertArgs),
     Info(info::InfoArgs),
     Completions(completions::CompletionsArgs),
 }
@@ -117,6 +119,7 @@ fn execute(Cli { global, command }: Cli) -> Result<()> {
         Command::Sample(args) => sample::sample(&args, &global),
         Command::Score(args) => scores::score(&args, &global),
         Command::Likelihood(args) => scores::likelihood(&args, &global),
+        Command::Convert(args) => convert::run(&args),
         Command::Info(args) => info::info(&args, &global),
         Command::Completions(args) => completions::completions(&args),
     }

@@ -8,6 +8,7 @@ pub mod npy;
 mod npy_header;
 pub mod npz;
 mod pictures;
+pub mod safetensors;
 
 use std::fs::File;
 use std::io::BufReader;
@@ -20,9 +21,9 @@ pub use images::{LoadOptions, Values, load_images};
 pub use npy::{NpyArray, NpyData};
 
 /// Deflate cannot expand its input by more than this, so a greater claim is a lie.
-const MAX_INFLATION: u64 = 1032;
+pub(crate) const MAX_INFLATION: u64 = 1032;
 /// The most a compressed file may unpack to, against archives made to fill the memory.
-const MAX_INFLATED: u64 = 4 << 30;
+pub(crate) const MAX_INFLATED: u64 = 4 << 30;
 
 /// The bytes of a file, mapped into memory.
 ///

@@ -1,5 +1,6 @@
 //! The prior: an NCSNv2 score network and the noise levels it was trained for.
 
+pub mod convert;
 mod file;
 mod ncsnv2;
 mod schedule;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::safetensors::{self, Contents, Slice, Tensor};
 use super::{Cells, Matrix, Origin, Problem, Quantiser, Spectrum, Values};
 use crate::error::{Error, Result};
+use crate::files::safetensors::{self, Contents, Slice, Tensor};
 use crate::files::write_atomically;
 use crate::images::{ImageShape, Images};
 

@@ -4,31 +4,8 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 
+use super::Values;
 use crate::error::{Error, Result};
-
-/// The values of a matrix, in the precision of their file; generated matrices are f64.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Values {
-    F32(Vec<f32>),
-    F64(Vec<f64>),
-}
-
-impl Values {
-    /// Rounded if they are f64.
-    pub(super) fn into_f32(self) -> Vec<f32> {
-        match self {
-            Self::F32(values) => values,
-            Self::F64(values) => values.into_iter().map(|value| value as f32).collect(),
-        }
-    }
-
-    pub(super) fn into_f64(self) -> Vec<f64> {
-        match self {
-            Self::F32(values) => values.into_iter().map(f64::from).collect(),
-            Self::F64(values) => values,
-        }
-    }
-}
 
 /// The sensing matrix: M rows (measurements), N columns (pixels, flattened C, H, W), row-major;
 /// every entry is finite.

@@ -14,7 +14,6 @@ mod haar;
 mod matrix;
 mod matrix_file;
 mod quantiser;
-mod safetensors;
 mod simulate;
 mod spectrum;
 
@@ -22,10 +21,12 @@ use std::sync::OnceLock;
 
 pub use cells::Cells;
 pub use ensemble::Ensemble;
-pub use matrix::{Matrix, Values};
+pub use matrix::Matrix;
 pub use quantiser::Quantiser;
 pub use simulate::{Sensing, Simulation};
 pub use spectrum::Spectrum;
+
+pub use crate::files::safetensors::Values;
 
 use crate::error::{Error, Result};
 use crate::images::{ImageShape, Images};

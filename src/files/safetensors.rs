@@ -1,20 +1,41 @@
-//! The safetensors format: tensors of f32 and f64 by name, and metadata as text.
+//! The safetensors format: tensors by name, and metadata as text. Equal contents give equal bytes.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use memmap2::Mmap;
+use half::f16;
 use safetensors::tensor::{Dtype, SafeTensors};
 
-use super::Values;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
+
+/// The values of a tensor, in the precision of its file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+}
+
+impl Values {
+    /// Rounded if they are f64.
+    pub fn into_f32(self) -> Vec<f32> {
+        match self {
+            Self::F32(values) => values,
+            Self::F64(values) => values.into_iter().map(|value| value as f32).collect(),
+        }
+    }
+
+    pub fn into_f64(self) -> Vec<f64> {
+        match self {
+            Self::F32(values) => values.into_iter().map(f64::from).collect(),
+            Self::F64(values) => values,
+        }
+    }
+}
 
 /// Hands the bytes of the file to `parse`; what it refuses becomes the fault of the file.
-pub(crate) fn read<T>(path: &Path, parse: impl FnOnce(&Contents<'_>) -> Result<T>) -> Result<T> {
-    let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
-    let bytes = map(&file).map_err(|e| Error::io(path, "read", e))?;
+pub fn read<T>(path: &Path, parse: impl FnOnce(&Contents<'_>) -> Result<T>) -> Result<T> {
+    let bytes = super::map(path)?;
     let parsed = Contents::parse(&bytes).and_then(|contents| parse(&contents));
     parsed.map_err(|e| Error::bad_file(path, one_line(&e.to_string())))
 }
@@ -25,22 +46,15 @@ fn one_line(message: &str) -> String {
     shown.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-fn map(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: the mapping is read-only and ends with the reading. As with every mapped file, another
-    // process that truncates it meanwhile can kill this one (SIGBUS), but not corrupt it; files of this
-    // program are replaced, never truncated.
-    unsafe { Mmap::map(file) }
-}
-
 /// The tensors and the metadata of a file that holds together. All errors here are [`Error::Usage`],
 /// still without the file's name.
-pub(crate) struct Contents<'a> {
+pub struct Contents<'a> {
     tensors: SafeTensors<'a>,
     metadata: HashMap<String, String>,
 }
 
 impl<'a> Contents<'a> {
-    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         let unreadable = |e| Error::usage(format!("not a whole safetensors file ({e}): copy it or make it again"));
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
         Ok(Self {
@@ -49,16 +63,16 @@ impl<'a> Contents<'a> {
         })
     }
 
-    pub(crate) fn names(&self) -> Vec<&str> {
+    pub fn names(&self) -> Vec<&str> {
         self.tensors.names()
     }
 
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.tensors.tensor(name).is_ok()
     }
 
     /// The tensor `name` of D dimensions, f32 or f64.
-    pub(crate) fn values<const D: usize>(&self, name: &str) -> Result<([usize; D], Values)> {
+    pub fn values<const D: usize>(&self, name: &str) -> Result<([usize; D], Values)> {
         let tensor = self
             .tensors
             .tensor(name)
@@ -81,11 +95,11 @@ impl<'a> Contents<'a> {
         Ok((shape, values))
     }
 
-    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+    pub fn text(&self, key: &str) -> Option<&str> {
         self.metadata.get(key).map(String::as_str)
     }
 
-    pub(crate) fn number<T: std::str::FromStr>(&self, key: &str) -> Result<Option<T>> {
+    pub fn number<T: std::str::FromStr>(&self, key: &str) -> Result<Option<T>> {
         let parse = |text: &str| {
             let number = text.trim().parse();
             number.map_err(|_| Error::usage(format!("the metadata's `{key}` is {text:?}: it must be a number")))
@@ -100,21 +114,15 @@ fn from_bytes<T, const SIZE: usize>(bytes: &[u8], value: impl Fn([u8; SIZE]) -> 
     values.iter().map(|&bytes| value(bytes)).collect()
 }
 
-/// The values of a tensor to write.
-pub(crate) enum Slice<'a> {
-    F32(&'a [f32]),
-    F64(&'a [f64]),
-}
-
 /// A tensor to write.
-pub(crate) struct Tensor<'a> {
-    pub(crate) name: &'static str,
-    pub(crate) shape: Vec<usize>,
-    pub(crate) values: Slice<'a>,
+pub struct Tensor<'a> {
+    pub name: &'a str,
+    pub shape: Vec<usize>,
+    pub values: Slice<'a>,
 }
 
 impl<'a> Tensor<'a> {
-    pub(crate) fn new(name: &'static str, shape: &[usize], values: Slice<'a>) -> Self {
+    pub fn new(name: &'a str, shape: &[usize], values: Slice<'a>) -> Self {
         Self {
             name,
             shape: shape.to_vec(),
@@ -123,27 +131,43 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// Writes the header's length, the header as JSON, the tensors. Not by the crate, whose metadata
-/// come in random order: equal contents should be equal files.
-pub(crate) fn write(
-    out: &mut dyn Write,
-    tensors: &[Tensor<'_>],
-    metadata: &BTreeMap<&str, String>,
-) -> std::io::Result<()> {
+/// The values of a tensor to write, in C order.
+#[derive(Clone, Copy)]
+pub enum Slice<'a> {
+    F16(&'a [f16]),
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+}
+
+impl Slice<'_> {
+    fn dtype(&self) -> &'static str {
+        match self {
+            Self::F16(_) => "F16",
+            Self::F32(_) => "F32",
+            Self::F64(_) => "F64",
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match *self {
+            Self::F16(v) => size_of_val(v),
+            Self::F32(v) => size_of_val(v),
+            Self::F64(v) => size_of_val(v),
+        }
+    }
+}
+
+/// The header's length, the header as JSON, the tensors in the given order: put the wider types first, and every
+/// tensor is aligned. Written here and not by the crate, whose metadata come in random order.
+pub fn write(out: &mut dyn Write, tensors: &[Tensor<'_>], metadata: &BTreeMap<&str, String>) -> std::io::Result<()> {
     let mut header = serde_json::Map::new();
     header.insert("__metadata__".into(), serde_json::json!(metadata));
     let mut end = 0;
-    for tensor in tensors {
+    for Tensor { name, shape, values } in tensors {
         let start = end;
-        let (dtype, size) = match tensor.values {
-            Slice::F32(values) => ("F32", size_of_val(values)),
-            Slice::F64(values) => ("F64", size_of_val(values)),
-        };
-        end += size;
-        let entry = serde_json::json!({
-            "dtype": dtype, "shape": tensor.shape, "data_offsets": [start, end]
-        });
-        header.insert(tensor.name.into(), entry);
+        end += values.bytes();
+        let entry = serde_json::json!({ "dtype": values.dtype(), "shape": shape, "data_offsets": [start, end] });
+        header.insert((*name).into(), entry);
     }
     let mut header = serde_json::Value::Object(header).to_string().into_bytes();
     header.resize(header.len().next_multiple_of(8), b' ');
@@ -151,6 +175,7 @@ pub(crate) fn write(
     out.write_all(&header)?;
     for tensor in tensors {
         match tensor.values {
+            Slice::F16(v) => write_values(out, v, |v| v.to_le_bytes())?,
             Slice::F32(v) => write_values(out, v, |v| v.to_le_bytes())?,
             Slice::F64(v) => write_values(out, v, |v| v.to_le_bytes())?,
         }
@@ -166,7 +191,9 @@ fn write_values<T: Copy, const SIZE: usize>(
     let mut buffer = Vec::with_capacity(SIZE << 13);
     for chunk in values.chunks(1 << 13) {
         buffer.clear();
-        buffer.extend(chunk.iter().flat_map(|&value| to_bytes(value)));
+        chunk
+            .iter()
+            .for_each(|&value| buffer.extend_from_slice(&to_bytes(value)));
         out.write_all(&buffer)?;
     }
     Ok(())

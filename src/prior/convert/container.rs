@@ -1,0 +1,274 @@
+//! The two files `torch.save` writes: a zip archive (PyTorch 1.6 and later) and a row of pickles (before).
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::{Cursor, Read};
+
+use zip::ZipArchive;
+
+use super::pickle::{self, Pickle};
+use super::value::{Dtype, Heap, Storage, Value, quoted};
+use crate::files::{MAX_INFLATED, MAX_INFLATION};
+
+/// The longest pickle that is read out of an archive; NCSNv2's take some 100 KB.
+const MAX_PICKLE: u64 = 64 << 20;
+
+/// Which of the two a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Container {
+    /// An archive with a pickle and one entry per storage.
+    Zip,
+    /// Pickles one after the other, then the storages.
+    Legacy,
+}
+
+/// A file taken apart as far as is possible before its object is unpickled.
+pub(super) struct Parts<'f> {
+    pub container: Container,
+    /// Begins with the pickle of what was saved.
+    pub object: Cow<'f, [u8]>,
+    pub object_name: String,
+    pub rest: Rest<'f>,
+}
+
+/// What is left of the file.
+pub(super) enum Rest<'f> {
+    Zip(Archive<'f>),
+    /// The legacy file from the object's pickle on.
+    Legacy(&'f [u8]),
+}
+
+/// Where the numbers are.
+pub(super) enum Storages<'f> {
+    Zip(Archive<'f>),
+    /// The bytes of each storage by key.
+    Legacy(HashMap<String, &'f [u8]>),
+}
+
+/// Recognises the container; the error is the reason in words.
+pub(super) fn open(bytes: &[u8]) -> Result<Parts<'_>, String> {
+    if bytes.starts_with(b"PK\x03\x04") {
+        let mut archive = Archive::open(bytes)?;
+        let object_name = archive.name("data.pkl");
+        return Ok(Parts {
+            container: Container::Zip,
+            object: Cow::Owned(archive.read(&object_name, MAX_PICKLE)?),
+            object_name,
+            rest: Rest::Zip(archive),
+        });
+    }
+    let object = skip_legacy_preamble(bytes)?;
+    Ok(Parts {
+        container: Container::Legacy,
+        object: Cow::Borrowed(object),
+        object_name: "the saved object".into(),
+        rest: Rest::Legacy(object),
+    })
+}
+
+impl<'f> Rest<'f> {
+    /// Finds the storages that `object` refers to.
+    pub fn locate(self, object: &Pickle<'_>) -> Result<Storages<'f>, String> {
+        let known = consistent(&object.heap)?;
+        match self {
+            Self::Zip(archive) => Ok(Storages::Zip(archive)),
+            Self::Legacy(rest) => locate_legacy(&rest[object.length..], &known).map(Storages::Legacy),
+        }
+    }
+}
+
+/// Type and number of elements of each storage the object refers to.
+fn consistent<'a>(heap: &Heap<'a>) -> Result<HashMap<&'a str, (Dtype, usize)>, String> {
+    let mut known = HashMap::new();
+    for &Storage {
+        key, dtype, elements, ..
+    } in heap.storages()
+    {
+        if *known.entry(key).or_insert((dtype, elements)) != (dtype, elements) {
+            return Err(format!("storage {} is described in two ways", quoted(key)));
+        }
+    }
+    Ok(known)
+}
+
+impl Storages<'_> {
+    /// The bytes of a whole storage.
+    pub fn read(&mut self, storage: &Storage<'_>) -> Result<&[u8], String> {
+        let length = storage.elements.checked_mul(storage.dtype.size());
+        let bytes = match self {
+            Self::Zip(archive) => archive.storage(storage.key)?,
+            Self::Legacy(ranges) => ranges.get(storage.key).copied().ok_or("is not in the file")?,
+        };
+        if Some(bytes.len()) != length {
+            let claimed = storage.elements;
+            return Err(format!(
+                "has {} bytes, not the {claimed} elements that the pickle says",
+                bytes.len()
+            ));
+        }
+        Ok(bytes)
+    }
+
+    pub fn big_endian(&self) -> bool {
+        // The legacy container is little-endian on every machine.
+        matches!(self, Self::Zip(archive) if archive.big_endian)
+    }
+}
+
+/// The zip archive, with the folder that all of its entries share.
+pub(super) struct Archive<'f> {
+    zip: ZipArchive<Cursor<&'f [u8]>>,
+    /// Of the whole file.
+    length: u64,
+    folder: String,
+    big_endian: bool,
+    inflated: u64,
+    /// The storage read last: the tensors of a flattened network all lie in one.
+    last: Option<(String, Vec<u8>)>,
+}
+
+impl<'f> Archive<'f> {
+    fn open(bytes: &'f [u8]) -> Result<Self, String> {
+        let zip = ZipArchive::new(Cursor::new(bytes))
+            .map_err(|e| format!("is a damaged zip archive ({e}): copy or download it again"))?;
+        let names = || (0..zip.len()).filter_map(|index| zip.name_for_index(index)?.ok());
+        if names().any(|name| name.ends_with("/constants.pkl")) {
+            return Err("is a TorchScript program, not a checkpoint: save the network's state_dict()".into());
+        }
+        let folder = names().find_map(|name| match name.strip_suffix("data.pkl")? {
+            "" => Some(String::new()),
+            folder => folder.ends_with('/').then(|| folder.to_owned()),
+        });
+        let Some(folder) = folder else {
+            let first: Vec<String> = names().take(3).map(|name| quoted(&name)).collect();
+            return Err(format!(
+                "is a zip archive without `data.pkl`, so not one torch.save wrote (it holds {}, …): if the checkpoint \
+                 is inside, unpack it first",
+                first.join(", ")
+            ));
+        };
+        let mut archive = Self {
+            zip,
+            length: bytes.len() as u64,
+            folder,
+            big_endian: false,
+            inflated: 0,
+            last: None,
+        };
+        archive.big_endian = archive.is_big_endian()?;
+        Ok(archive)
+    }
+
+    /// The name of an entry in the archive's folder.
+    fn name(&self, entry: &str) -> String {
+        format!("{}{entry}", self.folder)
+    }
+
+    fn is_big_endian(&mut self) -> Result<bool, String> {
+        let name = self.name("byteorder");
+        if self.zip.index_for_name(&name).is_none() {
+            return Ok(false);
+        }
+        match self.read(&name, 16)?.as_slice() {
+            b"little" => Ok(false),
+            b"big" => Ok(true),
+            other => Err(format!(
+                "entry {} is neither little nor big: {}",
+                quoted(&name),
+                other.escape_ascii()
+            )),
+        }
+    }
+
+    fn read(&mut self, name: &str, longest: u64) -> Result<Vec<u8>, String> {
+        let entry = quoted(name);
+        let mut member = self
+            .zip
+            .by_name(name)
+            .map_err(|e| format!("entry {entry} cannot be read: {e}"))?;
+        let claimed = member.size();
+        let most = member.compressed_size().min(self.length) * MAX_INFLATION;
+        self.inflated = self.inflated.saturating_add(claimed);
+        if claimed > most.min(longest) || self.inflated > MAX_INFLATED {
+            return Err(format!("entry {entry} claims {claimed} bytes, which cannot be right"));
+        }
+        let mut bytes = Vec::with_capacity(claimed.min(self.length) as usize);
+        // One byte more than claimed: the checksum is compared at the end of the stream only.
+        let read = member.by_ref().take(claimed + 1).read_to_end(&mut bytes);
+        match read {
+            Ok(_) if bytes.len() as u64 == claimed => Ok(bytes),
+            Ok(_) => Err(format!("entry {entry} is not as long as the archive says")),
+            Err(e) => Err(format!("entry {entry} is damaged: {e}")),
+        }
+    }
+
+    fn storage(&mut self, key: &str) -> Result<&[u8], String> {
+        if self.last.as_ref().is_none_or(|(last, _)| last != key) {
+            let name = self.name(&format!("data/{key}"));
+            self.last = None;
+            self.last = Some((key.to_owned(), self.read(&name, MAX_INFLATED)?));
+        }
+        Ok(self.last.as_ref().map_or(&[], |(_, bytes)| bytes))
+    }
+}
+
+/// 0x1950a86a20f9469cfc6c, little-endian.
+const LEGACY_MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
+const LEGACY_PROTOCOL: i64 = 1001;
+
+/// What follows the magic number, the protocol's version and the machine's properties, a pickle each.
+fn skip_legacy_preamble(bytes: &[u8]) -> Result<&[u8], String> {
+    const NEITHER: &str = "is no PyTorch checkpoint: neither a zip archive nor the older row of pickles";
+    if bytes.get(257..262) == Some(b"ustar") {
+        return Err("is a tar archive: unpack it first, or load and save it again with a newer PyTorch".into());
+    }
+    let magic = pickle::read(bytes).map_err(|_| NEITHER)?;
+    if !matches!(magic.root, Value::Long(number) if number == LEGACY_MAGIC) {
+        return Err(NEITHER.into());
+    }
+    let rest = &bytes[magic.length..];
+    let protocol = pickle::read(rest).map_err(|reason| format!("the version of the file: {reason}"))?;
+    if !matches!(protocol.root, Value::Int(LEGACY_PROTOCOL)) {
+        return Err("has an unknown version of PyTorch's old format".into());
+    }
+    let rest = &rest[protocol.length..];
+    let machine = pickle::read(rest).map_err(|reason| format!("the description of the machine: {reason}"))?;
+    Ok(&rest[machine.length..])
+}
+
+/// The list of keys, then for each storage its number of elements and the elements.
+fn locate_legacy<'f>(
+    bytes: &'f [u8],
+    known: &HashMap<&str, (Dtype, usize)>,
+) -> Result<HashMap<String, &'f [u8]>, String> {
+    let keys = pickle::read(bytes).map_err(|reason| format!("the list of storages: {reason}"))?;
+    let list = keys.heap.items(keys.root).ok_or("the list of storages is no list")?;
+    let mut rest = &bytes[keys.length..];
+    let mut located = HashMap::new();
+    for &key in list {
+        let Value::Str(key) = key else {
+            return Err(format!("the list of storages holds {}", keys.heap.describe(key)));
+        };
+        let entry = quoted(key);
+        let &(dtype, elements) = known
+            .get(key)
+            .ok_or_else(|| format!("storage {entry} belongs to no tensor"))?;
+        let (count, values) = rest
+            .split_first_chunk()
+            .ok_or_else(|| format!("is truncated before storage {entry}"))?;
+        if u64::from_le_bytes(*count) != elements as u64 {
+            let count = u64::from_le_bytes(*count);
+            return Err(format!(
+                "storage {entry} has {count} elements, not the {elements} that the pickle says"
+            ));
+        }
+        let length = elements
+            .checked_mul(dtype.size())
+            .filter(|&length| length <= values.len());
+        let length = length.ok_or_else(|| format!("is truncated inside storage {entry} of {elements} elements"))?;
+        let (data, after) = values.split_at(length);
+        located.insert(key.to_owned(), data);
+        rest = after;
+    }
+    Ok(located)
+}
