@@ -44,7 +44,7 @@ pub struct MeasureConfig {
     /// The quantiser's step for 2 bits and more; computed from `mean_square` if absent
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<f64>,
-    /// E[x²] of the data at large, for the step's computation; from the preset of the images' shape if absent
+    /// E\[x²\] of the data at large, for the step's computation; from the preset of the images' shape if absent
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_square: Option<f64>,
     /// Of A and of the noise
