@@ -1,11 +1,11 @@
 //! `qcs completions`: what a shell needs to complete commands and flags.
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
 use qcs::Result;
 
-use super::{Cli, terminal};
+use super::terminal;
 
 /// Print a completion script for a shell
 #[derive(Args)]
@@ -20,6 +20,6 @@ pub struct CompletionsArgs {
 
 pub fn completions(args: &CompletionsArgs) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "qcs", &mut script);
+    clap_complete::generate(args.shell, &mut super::command(), "qcs", &mut script);
     terminal::print(&String::from_utf8_lossy(&script))
 }

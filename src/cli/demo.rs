@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use qcs::Result;
-use qcs::run::{Run, RunFolder, demo};
+use qcs::run::{Found, Run, demo};
 
 use super::Global;
 use super::flags::MOST_SEED;
@@ -32,6 +32,9 @@ pub struct DemoArgs {
     /// Use only the first N digits
     #[arg(long, value_name = "N")]
     count: Option<usize>,
+    /// Continue the unfinished demo in the folder
+    #[arg(long, conflicts_with = "force")]
+    resume: bool,
     /// Replace an earlier run in the folder
     #[arg(long)]
     force: bool,
@@ -40,7 +43,7 @@ pub struct DemoArgs {
     json: bool,
 }
 
-pub fn demo(args: DemoArgs, global: &Global) -> Result<()> {
+pub fn demo(args: &DemoArgs, global: &Global) -> Result<()> {
     let mut engine = global.engine()?;
     let mut config = demo::config();
     config.sampler.seed = args.seed;
@@ -48,12 +51,15 @@ pub fn demo(args: DemoArgs, global: &Global) -> Result<()> {
         (measure.seed, measure.count) = (args.seed, args.count);
     }
     let run = Run::load(config)?;
-    let folder = RunFolder::new(args.out);
-    folder.claim(&run.config, args.force)?;
-    let output = Output {
-        folder,
-        quiet: global.quiet || args.json,
-        json: args.json,
+    let output = Output::new(&args.out, global.quiet || args.json, args.json);
+    let found = if args.resume {
+        output.folder.find()?
+    } else {
+        Found::Nothing
     };
+    if matches!(found, Found::Finished(_)) {
+        return output.nothing_to_do();
+    }
+    output.claim(&run, &found, args.force)?;
     output.execute(&run, engine.as_mut())
 }

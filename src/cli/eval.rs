@@ -94,6 +94,7 @@ fn sources(path: &Path, folder: &RunFolder) -> Result<Vec<(String, PathBuf)>> {
 fn load_estimates(path: &Path, shape: Option<ImageShape>) -> Result<Images> {
     if path.extension().is_some_and(|e| e == "npy") {
         let array = npy::read(path)?;
+        // Only `qcs run` writes five dimensions; its values are what they are.
         if let [images, chains, channels, height, width] = array.shape[..] {
             let shape = ImageShape::new(channels, height, width);
             if images * chains * shape.len() == 0 {

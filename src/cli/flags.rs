@@ -79,19 +79,19 @@ pub struct MeasureFlags {
     #[arg(long, value_name = "KAPPA")]
     pub kappa: Option<f64>,
     /// Correlation of the correlated A, 0 ≤ rho < 1
-    #[arg(long, value_name = "RHO", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RHO")]
     pub rho: Option<f64>,
     /// M, the measurements of each image [default: the preset's]
     #[arg(long, short = 'm', value_name = "M")]
     pub measurements: Option<usize>,
     /// Standard deviation of the noise before quantisation [default: 0.05]
-    #[arg(long, value_name = "SIGMA", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIGMA")]
     pub sigma: Option<f64>,
     /// Bits of the quantiser, 1 to 8 [default: 1]
     #[arg(long, value_name = "BITS")]
     pub bits: Option<u8>,
     /// Step of the quantiser [default: the optimum for the preset's data]
-    #[arg(long, value_name = "STEP", allow_negative_numbers = true)]
+    #[arg(long, value_name = "STEP")]
     pub step: Option<f64>,
 }
 
@@ -164,10 +164,10 @@ impl MeasureFlags {
 #[command(next_help_heading = "Sampler")]
 pub struct SamplerFlags {
     /// First noise level beta_1 [default: the preset's or the model's, as for all that follow]
-    #[arg(long, value_name = "BETA", allow_negative_numbers = true)]
+    #[arg(long, value_name = "BETA")]
     pub sigma_begin: Option<f64>,
     /// Last noise level beta_T
-    #[arg(long, value_name = "BETA", allow_negative_numbers = true)]
+    #[arg(long, value_name = "BETA")]
     pub sigma_end: Option<f64>,
     /// T, the number of noise levels, geometric between the two
     #[arg(long, value_name = "T")]
@@ -176,15 +176,10 @@ pub struct SamplerFlags {
     #[arg(long, value_name = "K")]
     pub steps_per_level: Option<usize>,
     /// Step size over beta²: alpha_t = SCALE·beta_t²
-    #[arg(
-        long,
-        value_name = "SCALE",
-        conflicts_with = "epsilon",
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "SCALE", conflicts_with = "epsilon")]
     pub step_scale: Option<f64>,
     /// The same as the paper writes it: alpha_t = EPSILON·beta_t²/beta_T²
-    #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
+    #[arg(long, value_name = "EPSILON")]
     pub epsilon: Option<f64>,
     /// Skip the final denoising step
     #[arg(long, overrides_with = "denoise")]
@@ -202,10 +197,10 @@ pub struct SamplerFlags {
 #[command(next_help_heading = "Likelihood")]
 pub struct LikelihoodFlags {
     /// Adaptive factor of the likelihood: gamma = XI·‖prior score‖/‖likelihood score‖
-    #[arg(long, value_name = "XI", conflicts_with = "gamma", allow_negative_numbers = true)]
+    #[arg(long, value_name = "XI", conflicts_with = "gamma")]
     pub xi: Option<f64>,
     /// Constant factor of the likelihood instead
-    #[arg(long, value_name = "GAMMA", allow_negative_numbers = true)]
+    #[arg(long, value_name = "GAMMA")]
     pub gamma: Option<f64>,
     /// EP iterations in each step [default: 5]
     #[arg(long, value_name = "N")]

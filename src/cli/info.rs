@@ -82,6 +82,7 @@ struct Machine {
     cores: Option<usize>,
     memory_gib: Option<f64>,
     version: &'static str,
+    build: &'static str,
 }
 
 /// A problem with more measurements is not factorised just to be described.
@@ -162,6 +163,7 @@ fn machine(engine: &dyn Engine) -> Machine {
         cores: std::thread::available_parallelism().ok().map(usize::from),
         memory_gib: memory_gib(),
         version: env!("CARGO_PKG_VERSION"),
+        build: env!("QCS_BUILD"),
     }
 }
 
@@ -231,6 +233,6 @@ fn text(info: &Info) -> String {
         "  memory",
         machine.memory_gib.map_or("unknown".to_owned(), |m| format!("{m} GiB")),
     );
-    line("qcs", machine.version.to_owned());
+    line("qcs", format!("{}, {}", machine.version, machine.build));
     text
 }

@@ -18,7 +18,7 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use qcs::engine::Engine;
 use qcs::engine::cpu::CpuEngine;
@@ -28,6 +28,7 @@ use qcs::{Error, Result};
 #[command(
     name = "qcs",
     version,
+    long_version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("QCS_BUILD"), ")"),
     about = "Posterior sampling of images from quantised measurements y = Q(Ax + n)",
     long_about = "Posterior sampling of images from quantised measurements y = Q(Ax + n), by QCS-SGM+: an NCSNv2 prior, \
                   an expectation-propagation likelihood, annealed Langevin dynamics.",
@@ -88,8 +89,8 @@ enum Command {
 /// Parses the command line, runs it, and turns an error into one line and an exit code.
 pub fn main() -> ExitCode {
     // clap prints help and usage errors itself and exits with 0 or 2.
-    let cli = Cli::parse();
-    match execute(cli) {
+    let parsed = Cli::from_arg_matches(&command().get_matches());
+    match execute(parsed.unwrap_or_else(|e| e.exit())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             terminal::note(&format!("error: {error}"));
@@ -98,9 +99,20 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The command line. Every value may start with a minus: what it is not allowed to be is then said of its flag.
+fn command() -> clap::Command {
+    let values = |arg: clap::Arg| {
+        let takes_values = arg.get_action().takes_values();
+        arg.allow_negative_numbers(takes_values)
+    };
+    Cli::command()
+        .mut_args(values)
+        .mut_subcommands(move |command| command.mut_args(values))
+}
+
 fn execute(Cli { global, command }: Cli) -> Result<()> {
     match command {
-        Command::Demo(args) => demo::demo(args, &global),
+        Command::Demo(args) => demo::demo(&args, &global),
         Command::Measure(args) => measure::measure(&args, &global),
         Command::Run(args) => run::run(&args, &global),
         Command::Eval(args) => eval::eval(&args),
@@ -156,11 +168,10 @@ impl Global {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn every_command_describes_itself_and_shows_examples() {
-        let mut cli = Cli::command();
+        let mut cli = command();
         cli.build();
         for command in cli.get_subcommands().filter(|c| c.get_name() != "help") {
             let name = command.get_name();

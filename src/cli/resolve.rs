@@ -176,3 +176,65 @@ pub fn apply_sampler(flags: &SamplerFlags, schedule: &mut ScheduleConfig, sample
     sampler.batch = flags.batch.unwrap_or(sampler.batch);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qcs::ImageShape;
+    use qcs::prior::{Ncsnv2, Schedule};
+
+    /// A model of MNIST's shape with three levels of its own, or without.
+    fn model(own_levels: bool) -> Prior {
+        let image = ImageShape::new(1, 28, 28);
+        let mut prior = Prior::random(Ncsnv2 { ngf: 2, image }, 0);
+        prior.schedule = own_levels.then(|| Schedule::new(vec![4.0, 2.0, 1.5]).unwrap());
+        prior
+    }
+
+    #[test]
+    fn flags_win_over_a_named_preset_and_that_over_the_model_and_that_over_the_shapes_preset() {
+        let none = SamplerFlags::default();
+        let celeba = Preset::find("celeba").unwrap();
+        let (schedule, sampler) = sampler_defaults(&model(true), Some(celeba), &none).unwrap();
+        assert_eq!(
+            (schedule.sigma_begin, schedule.levels, sampler.xi),
+            (Some(90.0), Some(500), Some(0.3))
+        );
+        let (schedule, sampler) = sampler_defaults(&model(true), None, &none).unwrap();
+        assert_eq!((schedule.sigmas, sampler.xi), (Some(vec![4.0, 2.0, 1.5]), Some(0.5)));
+        let (mut schedule, mut sampler) = sampler_defaults(&model(false), None, &none).unwrap();
+        assert_eq!((schedule.sigma_begin, schedule.levels), (Some(50.0), Some(232)));
+
+        let flags = SamplerFlags {
+            levels: Some(60),
+            epsilon: Some(1.5e-4),
+            ..none
+        };
+        apply_sampler(&flags, &mut schedule, &mut sampler).unwrap();
+        assert_eq!((schedule.sigma_begin, schedule.levels), (Some(50.0), Some(60)));
+        assert!(
+            (sampler.step_scale - 1.5).abs() < 1e-12,
+            "epsilon is step_scale·beta_T²"
+        );
+    }
+
+    #[test]
+    fn a_model_of_unknown_shape_without_levels_asks_for_them() {
+        let mut prior = Prior::random(
+            Ncsnv2 {
+                ngf: 2,
+                image: ImageShape::new(1, 6, 6),
+            },
+            0,
+        );
+        prior.schedule = None;
+        assert!(sampler_defaults(&prior, None, &SamplerFlags::default()).is_err());
+        let flags = SamplerFlags {
+            sigma_begin: Some(3.0),
+            sigma_end: Some(0.1),
+            levels: Some(5),
+            ..SamplerFlags::default()
+        };
+        assert_eq!(sampler_defaults(&prior, None, &flags).unwrap().0.levels, Some(5));
+    }
+}

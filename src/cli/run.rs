@@ -1,11 +1,11 @@
 //! `qcs run`: from a problem or images to a folder of samples, pictures and metrics.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use qcs::engine::Engine;
-use qcs::run::{Found, Results, Run, RunConfig, RunFolder};
+use qcs::run::{Found, Results, Run, RunFolder};
 use qcs::{Error, Result};
 
 use super::flags::{LikelihoodFlags, MOST_SEED, MeasureFlags, MethodChoice, ModelFlags, SamplerFlags};
@@ -80,16 +80,18 @@ impl RunArgs {
 
 pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
     let mut engine = global.engine()?;
-    let folder = RunFolder::new(&args.out);
-    let quiet = global.quiet || args.json;
-    let found = if args.resume { Some(folder.find()?) } else { None };
+    let output = Output::new(&args.out, global.quiet || args.json, args.json);
+    let found = if args.resume {
+        output.folder.find()?
+    } else {
+        Found::Nothing
+    };
+    if matches!(found, Found::Finished(_)) {
+        return output.nothing_to_do();
+    }
     let run = match &found {
-        Some(Found::Finished(_)) => {
-            global.note(&format!("{} holds a finished run: nothing to do", args.out.display()));
-            return Ok(());
-        }
-        Some(Found::Unfinished(config)) => resumed(args, config)?,
-        Some(Found::Nothing | Found::Other) if !args.names_a_run() => {
+        Found::Unfinished(config) if !args.names_a_run() => Run::load(config.clone())?,
+        _ if args.resume && !args.names_a_run() => {
             let reason = "there is no run to resume here; name a problem file, images, or --config FILE";
             return Err(Error::usage(format!("--out {}: {reason}", args.out.display())));
         }
@@ -98,42 +100,46 @@ pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
             Run::with_prior(config, prior)?
         }
     };
-    if !matches!(found, Some(Found::Unfinished(_))) {
-        folder.claim(&run.config, args.force)?;
-    }
-    let output = Output {
-        folder,
-        quiet,
-        json: args.json,
-    };
+    output.claim(&run, &found, args.force)?;
     output.execute(&run, engine.as_mut())
-}
-
-/// The run that the folder holds; flags may repeat its settings, but not change them.
-fn resumed(args: &RunArgs, config: &RunConfig) -> Result<Run> {
-    let run = if args.names_a_run() {
-        let (config, prior) = resolve::run_config(args)?;
-        Run::with_prior(config, prior)?
-    } else {
-        Run::load(config.clone())?
-    };
-    if run.config != *config {
-        return Err(Error::usage(format!(
-            "--out {} holds a run with other settings or files (see its config.toml): --force starts over",
-            args.out.display()
-        )));
-    }
-    Ok(run)
 }
 
 /// Where the results of a run go.
 pub struct Output {
     pub folder: RunFolder,
-    pub quiet: bool,
-    pub json: bool,
+    quiet: bool,
+    json: bool,
 }
 
 impl Output {
+    pub fn new(out: &Path, quiet: bool, json: bool) -> Self {
+        let folder = RunFolder::new(out);
+        Self { folder, quiet, json }
+    }
+
+    pub fn nothing_to_do(&self) -> Result<()> {
+        if !self.quiet {
+            terminal::note(&format!(
+                "{} holds a finished run: nothing to do",
+                self.folder.path().display()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Takes the folder for the run, or makes sure that the unfinished run found in it is the same: flags may repeat
+    /// its settings, but not change them.
+    pub fn claim(&self, run: &Run, found: &Found, force: bool) -> Result<()> {
+        match found {
+            Found::Unfinished(config) if *config == run.config => Ok(()),
+            Found::Unfinished(_) => Err(Error::usage(format!(
+                "--out {} holds a run with other settings or files (see its config.toml): --force starts over",
+                self.folder.path().display()
+            ))),
+            _ => self.folder.claim(&run.config, force),
+        }
+    }
+
     /// Runs, writes everything, and prints the metrics. Diverged states are an error, but only after that.
     pub fn execute(&self, run: &Run, engine: &mut dyn Engine) -> Result<()> {
         signals::catch()?;

@@ -30,7 +30,7 @@ pub struct ScoreArgs {
     #[arg(long, value_name = "X.npy")]
     x: PathBuf,
     /// Noise level
-    #[arg(long, value_name = "SIGMA", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIGMA")]
     sigma: f64,
     /// Where to write the scores (.npy)
     #[arg(long, short, value_name = "FILE")]
@@ -55,7 +55,7 @@ pub struct LikelihoodArgs {
     #[arg(long, value_name = "X.npy")]
     x: PathBuf,
     /// Noise level
-    #[arg(long, value_name = "BETA", allow_negative_numbers = true)]
+    #[arg(long, value_name = "BETA")]
     beta: f64,
     /// Likelihood to use
     #[arg(long, value_name = "METHOD", default_value = "ep")]

@@ -211,3 +211,64 @@ impl RunConfig {
         self.shape.as_ref().map(parse).transpose()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_is_described_by_its_ends_only_where_they_give_the_same_bits() {
+        let geometric = Schedule::geometric(50.0, 0.01, 232).unwrap();
+        let config = ScheduleConfig::of(&geometric);
+        assert_eq!(config, ScheduleConfig::geometric(50.0, 0.01, 232));
+        assert_eq!(config.schedule().unwrap(), geometric);
+
+        let other = Schedule::new(vec![3.0, 2.0, 0.1]).unwrap();
+        let config = ScheduleConfig::of(&other);
+        assert_eq!(config.sigmas.as_deref(), Some(&[3.0, 2.0, 0.1][..]));
+        let text = toml::to_string(&config).unwrap();
+        let back: ScheduleConfig = toml::from_str(&text).unwrap();
+        assert_eq!(back.schedule().unwrap(), other, "{text}");
+    }
+
+    #[test]
+    fn levels_that_are_incomplete_or_given_twice_are_refused() {
+        let whole = ScheduleConfig::geometric(5.0, 0.1, 4);
+        let half = ScheduleConfig {
+            levels: None,
+            ..whole.clone()
+        };
+        let twice = ScheduleConfig {
+            sigmas: Some(vec![2.0, 1.0]),
+            ..whole
+        };
+        for config in [half, twice, ScheduleConfig::default()] {
+            assert!(config.schedule().is_err(), "{config:?}");
+        }
+    }
+
+    #[test]
+    fn one_rule_for_gamma_is_needed() {
+        let good = SamplerConfig::new(&Settings::default());
+        good.settings(Method::Ep).unwrap();
+        let none = SamplerConfig {
+            xi: None,
+            ..good.clone()
+        };
+        let both = SamplerConfig {
+            gamma: Some(1.0),
+            ..good
+        };
+        assert!(none.settings(Method::Ep).is_err() && both.settings(Method::Ep).is_err());
+    }
+
+    #[test]
+    fn every_digit_of_a_number_survives_toml() {
+        let mut config = crate::run::demo::config();
+        config.sampler.step_scale = 0.1 + 0.2;
+        config.sampler.seed = i64::MAX as u64;
+        config.schedule.sigma_end = Some(f64::from(0.01f32));
+        let text = config.to_toml().unwrap();
+        assert_eq!(toml::from_str::<RunConfig>(&text).unwrap(), config, "{text}");
+    }
+}

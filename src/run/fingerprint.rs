@@ -3,17 +3,18 @@
 use crate::prior::{Prior, parameters};
 use crate::problem::{Problem, Values};
 
-/// FNV-1a over 64-bit words, which is fast enough for a matrix of 400 MB.
-struct Fnv(u64);
+/// A running hash of 64-bit words: fast enough for a matrix of 400 MB.
+struct Hash(u64);
 
-impl Fnv {
+impl Hash {
     fn new() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
+        Self(0x9e37_79b9_7f4a_7c15)
     }
 
     fn word(&mut self, word: u64) {
-        // The rotation brings high bits down: a product alone never lets them change lower ones.
-        self.0 = (self.0 ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
+        // A product carries bits up only; the shift brings them down again, and the second product spreads them.
+        let product = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = (product ^ (product >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
@@ -38,14 +39,14 @@ impl Fnv {
 
 /// The hash of a text.
 pub(super) fn of_text(text: &str) -> String {
-    let mut hash = Fnv::new();
+    let mut hash = Hash::new();
     hash.bytes(text.as_bytes());
     hash.hex()
 }
 
 /// The hash of a network's shape and weights.
 pub(super) fn of_prior(prior: &Prior) -> String {
-    let mut hash = Fnv::new();
+    let mut hash = Hash::new();
     hash.bytes(prior.network.image.to_string().as_bytes());
     for param in parameters(&prior.network) {
         hash.f32s(prior.weight(&param.name));
@@ -55,7 +56,7 @@ pub(super) fn of_prior(prior: &Prior) -> String {
 
 /// The hash of what decides the posterior: A, the cells and sigma.
 pub(super) fn of_problem(problem: &Problem) -> String {
-    let mut hash = Fnv::new();
+    let mut hash = Hash::new();
     hash.word(problem.a().rows() as u64);
     match problem.a().values() {
         Values::F32(values) => hash.f32s(values),
@@ -79,7 +80,7 @@ mod tests {
             for bit in 0..64 {
                 let mut values = [0.5f64; 4];
                 values[at] = f64::from_bits(values[at].to_bits() ^ (1 << bit));
-                let mut hash = Fnv::new();
+                let mut hash = Hash::new();
                 hash.f64s(&values);
                 assert!(seen.insert(hash.hex()), "word {at}, bit {bit}");
             }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::demo;
 use crate::files::{LoadOptions, load_images};
-use crate::problem::{Ensemble, Matrix, Problem, Sensing, Simulation};
+use crate::problem::{Ensemble, Matrix, Problem, Quantiser, Sensing, Simulation};
 use crate::sampler::Preset;
 use crate::{Error, Images, Result};
 
@@ -44,7 +44,7 @@ pub struct MeasureConfig {
     /// The quantiser's step for 2 bits and more; computed from `mean_square` if absent
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<f64>,
-    /// E[x²] of the data at large, for the step's computation; from the preset of the images' shape if absent
+    /// E\[x²\] of the data at large, for the step's computation; from the preset of the images' shape if absent
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_square: Option<f64>,
     /// Of A and of the noise
@@ -76,6 +76,7 @@ impl MeasureConfig {
     pub fn resolve(&mut self) -> Result<Problem> {
         // What makes no sense is refused before anything large is read or built.
         let ensemble = self.ensemble()?;
+        Quantiser::new(self.bits, self.step, 1.0)?;
         let images = self.load()?;
         let preset = Preset::of_shape(images.shape);
         let sensing = match ensemble {

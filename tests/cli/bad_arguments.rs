@@ -25,7 +25,7 @@ fn arguments_that_make_no_sense_are_usage_errors() {
         ("--rho 0.5", "--rho belongs to"),
         ("--matrix row-orthogonal -m 65", "65"),
         ("--matrix nonsense", "neither a file nor one of gaussian"),
-        ("-m 0", "0 rows"),
+        ("-m 0", "0 by 64"),
         ("-m 99999999999999", "does not fit into memory"),
         ("--first 2 --count 2", "holds 3 images"),
         ("--count 0", "holds 3 images"),
@@ -44,6 +44,7 @@ fn arguments_that_make_no_sense_are_usage_errors() {
 
     let run = [
         ("--chains 0", "--chains must be at least 1"),
+        ("--chains -2", "invalid value '-2' for '--chains"),
         ("--chains 16777216", "--chains"),
         ("--batch 0", "--batch must be at least 1"),
         ("--count 0", "--count must be at least 1"),

@@ -272,7 +272,7 @@ fn a_problem_that_is_none_is_refused_with_its_fault() {
             place.run(&line).refuses(&line, 3, &says);
         }
     }
-    place.succeeds("run good.safetensors --model model.safetensors --out run");
+    place.succeeds("run good.safetensors --model model.safetensors --out run --step-scale 0.1");
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn a_configuration_with_a_typo_is_refused_by_line_and_name() {
         let line = "run --config bad.toml --out again";
         place.run(line).refuses(line, 3, &["bad.toml: line", says]);
     }
-    place.write("bad.toml", good.replace("problem = ", "#"));
+    place.write("bad.toml", good.replacen("problem = ", "# ", 1));
     let line = "run --config bad.toml --out again";
     place.run(line).refuses(line, 2, &["problem"]);
 }

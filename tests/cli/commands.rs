@@ -187,11 +187,10 @@ fn eval_gives_the_metrics_that_the_run_wrote() {
     let of_file = place
         .succeeds("eval run/ep/samples.npy --truth problem.safetensors --json")
         .json();
-    let mean = place.succeeds("eval run/ep/mean.npy --truth images.npy --json").json();
     for (index, image) in run["images"].as_array().unwrap().iter().enumerate() {
         assert_eq!(of_file["images"][index]["psnr"], image["psnr"]);
         assert_eq!(of_file["images"][index]["consistency"], serde_json::Value::Null);
-        assert_eq!(mean["images"][index]["ssim"], image["ssim"]);
+        assert_eq!(of_file["images"][index]["ssim"], image["ssim"]);
     }
     // Pictures hold 8 bits: half of 1/255 is 54 dB down, far below the error of these samples.
     let pictures = place.succeeds("eval run/ep --truth run --json").json();
@@ -202,6 +201,11 @@ fn eval_gives_the_metrics_that_the_run_wrote() {
     assert!(
         (exact.as_f64().unwrap() - rounded.as_f64().unwrap()).abs() < 0.1,
         "{exact} {rounded}"
+    );
+    let perfect = place.succeeds("eval images.npy --truth images.npy --json").json();
+    assert_eq!(
+        (&perfect["images"][0]["psnr"], &perfect["images"][0]["ssim"]),
+        (&"inf".into(), &1.0.into())
     );
     let text = place.succeeds("eval run").stdout;
     assert!(

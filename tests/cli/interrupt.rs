@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Place, Ran};
 
-/// Long enough to be hit in the middle on any machine: some seconds for each method.
-const LONG: &str = "run problem.safetensors --model model.safetensors --method both --levels 2000 --steps-per-level 5";
+/// Long enough to be hit in the middle on any machine: a second or more for each method.
+const LONG: &str =
+    "run problem.safetensors --model model.safetensors --method both --levels 1000 --steps-per-level 5 --threads 1";
 
 /// A run in the background.
 struct Running {
@@ -93,7 +94,7 @@ fn a_run_that_is_stopped_twice_and_killed_once_ends_with_the_same_bits() {
     assert!(place.path("run/checkpoint-diag.safetensors").exists() && !place.path("run/metrics.json").exists());
 
     // In the second, on other threads.
-    let mut run = Running::start(&place, "run --resume --out run --threads 1");
+    let mut run = Running::start(&place, "run --resume --out run --threads 2");
     run.wait_for("QCS-SGM continues from its checkpoint");
     run.wait_for("QCS-SGM+ starts");
     a_moment();
@@ -168,7 +169,8 @@ fn an_unfinished_run_is_neither_overwritten_nor_continued_with_other_settings() 
 #[test]
 fn checkpoints_are_kept_on_the_way_so_that_a_crash_costs_seconds() {
     let place = Place::with_problem();
-    let line = "run problem.safetensors --model model.safetensors --out run --levels 100000 --steps-per-level 5";
+    let line =
+        "run problem.safetensors --model model.safetensors --out run --levels 100000 --steps-per-level 5 --threads 1";
     let run = Running::start(&place, line);
     wait_for_file(&place.path("run/checkpoint-ep.safetensors"));
     assert_eq!(run.signal("KILL").code, None);
