@@ -1,0 +1,61 @@
+"""The noise levels: NCSNv2's rules for a schedule, and how training draws from it.
+
+`python levels.py DATASET PATH` measures a data set and prints the schedule that follows.
+"""
+
+import math
+import sys
+
+import torch
+
+import data
+
+
+def phi(x):
+    return 0.5 * math.erfc(-x / math.sqrt(2))
+
+
+def overlap(gamma, dims):
+    """Technique 2 of NCSNv2: the share of a level's noise shell that lies within three standard
+    deviations of the next level's, when the ratio of the levels is gamma."""
+    centre = math.sqrt(2 * dims) * (gamma - 1)
+    return phi(centre + 3 * gamma) - phi(centre - 3 * gamma)
+
+
+def count(begin, end, dims):
+    """How many geometric levels from begin to end give an overlap of about one half."""
+    low, high = 1.0, 2.0
+    for _ in range(60):  # overlap falls as gamma grows
+        mid = (low + high) / 2
+        low, high = (mid, high) if overlap(mid, dims) > 0.5 else (low, mid)
+    return 1 + math.ceil(math.log(begin / end) / math.log(low))
+
+
+def langevin_step(gamma, steps):
+    """Technique 4: the step size, as a multiple of sigma^2, for which `steps` Langevin steps bring
+    noise of the previous level (variance gamma^2, in units of this level's) closest to variance 1."""
+
+    def variance(e):
+        stationary = 1 / (1 - e / 2)
+        return (1 - e) ** (2 * steps) * (gamma**2 - stationary) + stationary
+
+    return min((i / 1000 for i in range(1, 500)), key=lambda e: abs(variance(e) - 1))
+
+
+def draw(size, begin, end, top, generator):
+    """One level per image of a batch. Levels are continuous, not the schedule's own: the network
+    knows sigma only through its last division, and is later run on any sublist of levels, so no
+    list should be special. 95 % of the draws are log-uniform in [end, begin]; 5 % lie above, up to
+    `top`, so that longer schedules (the paper starts at 50) are served too; these levels are nearly
+    linear and need little practice. One draw per stratum of the batch: every batch sees every
+    decade, and the loss varies less."""
+    u = (torch.arange(size) + torch.rand(size, generator=generator)) / size
+    below = torch.log(torch.tensor(end)) + u / 0.95 * math.log(begin / end)
+    above = math.log(begin) + (u - 0.95) / 0.05 * math.log(max(top / begin, 1.0))
+    return torch.where(u < 0.95, below, above).exp()
+
+
+if __name__ == "__main__":
+    train, _ = data.load(sys.argv[1], sys.argv[2])
+    begin, dims = data.largest_distance(train), train[0].numel()
+    print(f"largest distance {begin:.2f}; {count(begin, 0.01, dims)} levels down to 0.01 in {dims} dimensions")
