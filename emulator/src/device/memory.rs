@@ -1,0 +1,201 @@
+//! Global memory: host allocations with guard bands on both sides.
+//!
+//! A device address is a host address. Kernels are checked against the exact ranges; the guard
+//! bands catch what the host side writes past an end.
+
+use crate::exec::Ranges;
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// Alignment of allocations, as `cuMemAlloc` guarantees it, and width of each guard band.
+const ALIGN: usize = 256;
+const GUARD: u8 = 0xA5;
+/// Fresh memory: a NaN in every float format and an index far out of bounds.
+pub const POISON: u8 = 0xff;
+
+#[derive(Default)]
+pub struct GlobalMemory {
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    /// Address to size of what was asked for.
+    owned: BTreeMap<u64, usize>,
+    /// Pinned host memory.
+    pinned: BTreeMap<u64, usize>,
+    /// Host memory that the program registered.
+    borrowed: BTreeMap<u64, usize>,
+    in_use: usize,
+    peak: usize,
+}
+
+fn layout(bytes: usize) -> Option<Layout> {
+    let padded = bytes.checked_next_multiple_of(ALIGN)?.checked_add(2 * ALIGN)?;
+    Layout::from_size_align(padded, ALIGN).ok()
+}
+
+impl GlobalMemory {
+    fn table(&self) -> std::sync::MutexGuard<'_, Table> {
+        // A panic while the lock was held left a table that is still consistent.
+        self.table.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Allocates poisoned memory; `None` if the host has no more.
+    pub fn allocate(&self, bytes: usize) -> Option<u64> {
+        let layout = layout(bytes)?;
+        // SAFETY: the layout is not empty; all bytes written lie within it.
+        let address = unsafe {
+            let base = alloc(layout);
+            if base.is_null() {
+                return None;
+            }
+            base.write_bytes(GUARD, layout.size());
+            base.add(ALIGN).write_bytes(POISON, bytes);
+            base as u64 + ALIGN as u64
+        };
+        let mut table = self.table();
+        table.owned.insert(address, bytes);
+        table.in_use += bytes;
+        table.peak = table.peak.max(table.in_use);
+        Some(address)
+    }
+
+    /// Frees an allocation; false if there is none at the address.
+    pub fn free(&self, address: u64) -> bool {
+        let mut table = self.table();
+        let Some(bytes) = table.owned.remove(&address) else {
+            return false;
+        };
+        table.in_use -= bytes;
+        release(address, bytes);
+        true
+    }
+
+    /// Pinned host memory, which does not count as device memory.
+    pub fn allocate_host(&self, bytes: usize) -> Option<u64> {
+        let layout = Layout::from_size_align(bytes.max(1), ALIGN).ok()?;
+        // SAFETY: the layout is not empty.
+        let pointer = unsafe { alloc(layout) };
+        if pointer.is_null() {
+            return None;
+        }
+        self.table().pinned.insert(pointer as u64, bytes);
+        Some(pointer as u64)
+    }
+
+    pub fn free_host(&self, address: u64) -> bool {
+        let Some(bytes) = self.table().pinned.remove(&address) else {
+            return false;
+        };
+        let layout = Layout::from_size_align(bytes.max(1), ALIGN).expect("it was valid when it was allocated");
+        // SAFETY: the address came from `allocate_host` with this layout.
+        unsafe { dealloc(address as *mut u8, layout) };
+        true
+    }
+
+    pub fn register(&self, address: u64, bytes: usize) {
+        self.table().borrowed.insert(address, bytes);
+    }
+
+    pub fn unregister(&self, address: u64) -> bool {
+        self.table().borrowed.remove(&address).is_some()
+    }
+
+    /// Whether all of the bytes belong to one allocation.
+    pub fn contains(&self, address: u64, bytes: usize) -> bool {
+        let table = self.table();
+        let inside = |map: &BTreeMap<u64, usize>| {
+            let found = map.range(..=address).next_back();
+            found.is_some_and(|(start, size)| {
+                address
+                    .checked_add(bytes as u64)
+                    .is_some_and(|end| end <= start + *size as u64)
+            })
+        };
+        bytes == 0 || inside(&table.owned) || inside(&table.pinned) || inside(&table.borrowed)
+    }
+
+    /// The valid ranges, for a launch.
+    pub fn ranges(&self) -> Ranges {
+        let table = self.table();
+        let all = table.owned.iter().chain(&table.pinned).chain(&table.borrowed);
+        Ranges::new(all.map(|(start, size)| (*start, start + *size as u64)).collect())
+    }
+
+    /// Allocations whose guard bands were overwritten: their addresses.
+    pub fn broken_guards(&self) -> Vec<u64> {
+        let table = self.table();
+        table
+            .owned
+            .iter()
+            .filter(|(address, bytes)| !guards_intact(**address, **bytes))
+            .map(|(a, _)| *a)
+            .collect()
+    }
+
+    pub fn in_use(&self) -> usize {
+        self.table().in_use
+    }
+
+    pub fn peak(&self) -> usize {
+        self.table().peak
+    }
+}
+
+impl Drop for GlobalMemory {
+    fn drop(&mut self) {
+        for (address, bytes) in std::mem::take(&mut self.table().owned) {
+            release(address, bytes);
+        }
+    }
+}
+
+fn release(address: u64, bytes: usize) {
+    let layout = layout(bytes).expect("the layout was valid when it was allocated");
+    // SAFETY: the address came from `allocate` with this size and was removed from the table.
+    unsafe { dealloc((address as *mut u8).sub(ALIGN), layout) };
+}
+
+fn guards_intact(address: u64, bytes: usize) -> bool {
+    let behind = layout(bytes).map_or(0, |l| l.size()) - ALIGN - bytes;
+    // SAFETY: both bands belong to the allocation, which the caller's lock keeps alive.
+    let (front, back) = unsafe {
+        (
+            std::slice::from_raw_parts((address as *const u8).sub(ALIGN), ALIGN),
+            std::slice::from_raw_parts((address as *const u8).add(bytes), behind),
+        )
+    };
+    front.iter().chain(back).all(|b| *b == GUARD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocations_are_poisoned_aligned_and_counted() {
+        let memory = GlobalMemory::default();
+        let a = memory.allocate(100).unwrap();
+        let b = memory.allocate(28).unwrap();
+        assert_eq!((a % 256, b % 256), (0, 0));
+        // SAFETY: 100 bytes were just allocated there.
+        let bytes = unsafe { std::slice::from_raw_parts(a as *const u8, 100) };
+        assert!(bytes.iter().all(|x| *x == POISON));
+        assert_eq!((memory.in_use(), memory.peak()), (128, 128));
+        assert!(memory.free(a) && !memory.free(a));
+        assert_eq!((memory.in_use(), memory.peak()), (28, 128));
+        assert!(memory.contains(b, 28) && !memory.contains(b, 29) && !memory.contains(a, 1));
+    }
+
+    #[test]
+    fn a_write_past_the_end_breaks_a_guard() {
+        let memory = GlobalMemory::default();
+        let a = memory.allocate(10).unwrap();
+        assert!(memory.broken_guards().is_empty());
+        // SAFETY: the byte belongs to the guard band of the allocation.
+        unsafe { (a as *mut u8).add(10).write(0) };
+        assert_eq!(memory.broken_guards(), [a]);
+    }
+}

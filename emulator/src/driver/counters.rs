@@ -1,0 +1,110 @@
+//! What the program asked of the device, as JSON: at exit, and on request.
+
+use super::state::{State, driver};
+use crate::device::Report;
+use crate::json::{Object, array};
+use std::collections::BTreeMap;
+use std::ffi::c_char;
+
+/// Counts since start or since the last reset.
+#[derive(Clone, Default, Debug)]
+pub struct Counters {
+    pub host_to_device: Traffic,
+    pub device_to_host: Traffic,
+    pub device_to_device: Traffic,
+    pub memsets: Traffic,
+    /// Calls that wait for the device: streams, events, contexts, and copies without a stream.
+    pub synchronisations: u64,
+    pub kernel_launches: u64,
+    pub graph_launches: u64,
+    pub graph_instantiations: u64,
+    pub module_loads: u64,
+    pub allocations: u64,
+    pub frees: u64,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Traffic {
+    pub calls: u64,
+    pub bytes: u64,
+}
+
+impl Traffic {
+    pub fn add(&mut self, bytes: usize) {
+        self.calls += 1;
+        self.bytes += bytes as u64;
+    }
+
+    fn json(&self) -> String {
+        Object::new()
+            .integer("calls", self.calls)
+            .integer("bytes", self.bytes)
+            .finish()
+    }
+}
+
+/// Launches of one kernel, added up.
+pub type KernelTotals = BTreeMap<String, (u64, Report)>;
+
+impl State {
+    pub fn to_json(&self) -> String {
+        let c = &self.counters;
+        let kernels = self.kernels.values().map(|(launches, report)| {
+            Object::new()
+                .integer("launches", *launches)
+                .raw("total", &report.to_json())
+                .finish()
+        });
+        Object::new()
+            .raw("host_to_device", &c.host_to_device.json())
+            .raw("device_to_host", &c.device_to_host.json())
+            .raw("device_to_device", &c.device_to_device.json())
+            .raw("memsets", &c.memsets.json())
+            .integer("synchronisations", c.synchronisations)
+            .integer("kernel_launches", c.kernel_launches)
+            .integer("graph_launches", c.graph_launches)
+            .integer("graph_instantiations", c.graph_instantiations)
+            .integer("module_loads", c.module_loads)
+            .integer("allocations", c.allocations)
+            .integer("frees", c.frees)
+            .integer("bytes_in_use", self.device.memory().in_use() as u64)
+            .integer("peak_bytes", self.device.memory().peak() as u64)
+            .raw("kernels", &array(kernels))
+            .finish()
+    }
+
+    /// Writes the statistics where `QCS_EMU_STATS` says.
+    pub fn write_stats(&self) {
+        let Some(path) = &self.config.stats else { return };
+        if let Err(error) = std::fs::write(path, self.to_json() + "\n") {
+            eprintln!("qcs-emulator: cannot write {}: {error}", path.display());
+        }
+    }
+}
+
+/// Copies the statistics as JSON, with a terminating zero, into `buffer` of `size` bytes and
+/// returns the size the whole text needs.
+///
+/// # Safety
+/// `buffer` is null or valid for writes of `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qcs_emu_stats_json(buffer: *mut c_char, size: usize) -> usize {
+    let text = driver().to_json();
+    if !buffer.is_null() && size > 0 {
+        let count = text.len().min(size - 1);
+        // SAFETY: `count + 1` bytes fit, and the caller vouches for the buffer.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast::<u8>(), count);
+            buffer.add(count).write(0);
+        }
+    }
+    text.len() + 1
+}
+
+/// Sets all counters to zero; memory in use and its peak stay.
+#[unsafe(no_mangle)]
+pub extern "C" fn qcs_emu_reset_stats() {
+    let mut state = driver();
+    state.counters = Counters::default();
+    state.kernels.clear();
+}

@@ -1,0 +1,101 @@
+//! Events with the host's clock.
+
+use super::state::ready;
+use super::status::*;
+use super::stream::{Stream, is_capturing};
+use super::{Handle, destroy, object, put};
+use std::ffi::c_uint;
+use std::sync::Mutex;
+use std::time::Instant;
+
+struct Event {
+    timing: bool,
+    recorded: Mutex<Option<Instant>>,
+}
+
+const DISABLE_TIMING: c_uint = 2;
+
+/// # Safety
+/// `event` is null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventCreate(event: *mut Handle, flags: c_uint) -> Status {
+    if let Err(status) = ready() {
+        return status;
+    }
+    let new = Event {
+        timing: flags & DISABLE_TIMING == 0,
+        recorded: Mutex::new(None),
+    };
+    // SAFETY: the caller vouches for the pointer.
+    unsafe { put(event, Box::into_raw(Box::new(new)).cast()) }
+}
+
+/// # Safety
+/// `event` and `stream` are live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> Status {
+    // SAFETY: the caller vouches for the handles.
+    let (Some(event), stream) = (unsafe { object::<Event>(event) }, unsafe { Stream::of(stream) }) else {
+        return INVALID_HANDLE;
+    };
+    if !is_capturing(stream) {
+        *event.recorded.lock().unwrap_or_else(|e| e.into_inner()) = Some(Instant::now());
+    }
+    ready().map_or_else(|status| status, |_| SUCCESS)
+}
+
+/// # Safety
+/// `event` and `stream` are live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventRecordWithFlags(event: Handle, stream: Handle, _flags: c_uint) -> Status {
+    // SAFETY: the caller vouches for the handles.
+    unsafe { cuEventRecord(event, stream) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventSynchronize(_event: Handle) -> Status {
+    match ready() {
+        Ok(mut state) => {
+            state.counters.synchronisations += 1;
+            SUCCESS
+        }
+        Err(status) => status,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventQuery(_event: Handle) -> Status {
+    ready().map_or_else(|status| status, |_| SUCCESS)
+}
+
+/// # Safety
+/// `event` came from `cuEventCreate` and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventDestroy_v2(event: Handle) -> Status {
+    // SAFETY: the caller vouches for it.
+    unsafe { destroy::<Event>(event) }
+}
+
+/// # Safety
+/// `milliseconds` is null or valid for a write; both events are live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: Handle, end: Handle) -> Status {
+    // SAFETY: the caller vouches for the handles.
+    let (Some(start), Some(end)) = (unsafe { object::<Event>(start) }, unsafe { object::<Event>(end) }) else {
+        return INVALID_HANDLE;
+    };
+    let time = |event: &Event| *event.recorded.lock().unwrap_or_else(|e| e.into_inner());
+    let (Some(from), Some(to), true) = (time(start), time(end), start.timing && end.timing) else {
+        return INVALID_HANDLE;
+    };
+    // SAFETY: the caller vouches for the pointer.
+    unsafe { put(milliseconds, to.saturating_duration_since(from).as_secs_f32() * 1e3) }
+}
+
+/// # Safety
+/// As `cuEventElapsedTime`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventElapsedTime_v2(milliseconds: *mut f32, start: Handle, end: Handle) -> Status {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe { cuEventElapsedTime(milliseconds, start, end) }
+}

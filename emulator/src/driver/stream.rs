@@ -1,0 +1,225 @@
+//! Streams: commands run at once, or are recorded while the stream is being captured.
+
+use super::launch::KernelLaunch;
+use super::state::{driver, ready};
+use super::status::*;
+use super::{DevicePtr, Handle, destroy, put};
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Mutex;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    HostToDevice,
+    DeviceToHost,
+    DeviceToDevice,
+}
+
+type HostFunction = unsafe extern "C" fn(*mut c_void);
+
+/// Work for the device.
+#[derive(Clone, Debug)]
+pub enum Command {
+    Copy {
+        to: u64,
+        from: u64,
+        bytes: usize,
+        direction: Direction,
+    },
+    Fill {
+        to: u64,
+        value: u32,
+        width: usize,
+        count: usize,
+    },
+    Kernel(KernelLaunch),
+    Host {
+        function: HostFunction,
+        argument: usize,
+    },
+}
+
+impl Command {
+    /// The device memory a copy or fill touches.
+    pub fn device_ranges(&self) -> Vec<(DevicePtr, usize)> {
+        match *self {
+            Command::Copy {
+                to,
+                bytes,
+                direction: Direction::HostToDevice,
+                ..
+            } => vec![(to, bytes)],
+            Command::Copy {
+                from,
+                bytes,
+                direction: Direction::DeviceToHost,
+                ..
+            } => vec![(from, bytes)],
+            Command::Copy { to, from, bytes, .. } => vec![(to, bytes), (from, bytes)],
+            Command::Fill { to, width, count, .. } => vec![(to, width * count)],
+            _ => vec![],
+        }
+    }
+
+    /// Executes the command. Faults of kernels stick to the context and are not returned.
+    pub fn run(&self) -> Status {
+        match self {
+            Command::Copy {
+                to,
+                from,
+                bytes,
+                direction,
+            } => copy(*to, *from, *bytes, *direction),
+            Command::Fill {
+                to,
+                value,
+                width,
+                count,
+            } => fill(*to, *value, *width, *count),
+            Command::Kernel(launch) => return launch.run(),
+            Command::Host { function, argument } => {
+                // SAFETY: the program passed the function together with its argument.
+                unsafe { function(std::ptr::with_exposed_provenance_mut(*argument)) };
+            }
+        }
+        SUCCESS
+    }
+}
+
+fn copy(to: u64, from: u64, bytes: usize, direction: Direction) {
+    let mut state = driver();
+    let counters = &mut state.counters;
+    match direction {
+        Direction::HostToDevice => counters.host_to_device.add(bytes),
+        Direction::DeviceToHost => counters.device_to_host.add(bytes),
+        Direction::DeviceToDevice => counters.device_to_device.add(bytes),
+    }
+    // SAFETY: the device end was checked, and the program vouches for the host end.
+    unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
+}
+
+fn fill(to: u64, value: u32, width: usize, count: usize) {
+    driver().counters.memsets.add(width * count);
+    let pattern = value.to_le_bytes();
+    // SAFETY: the range was checked when the command was submitted.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(to as *mut u8, width * count) };
+    bytes
+        .chunks_exact_mut(width)
+        .for_each(|element| element.copy_from_slice(&pattern[..width]));
+}
+
+#[derive(Default)]
+pub struct Stream {
+    pub recording: Mutex<Option<Vec<Command>>>,
+}
+
+/// The null stream and the two predefined ones share an object.
+static DEFAULT: Stream = Stream {
+    recording: Mutex::new(None),
+};
+
+impl Stream {
+    /// # Safety
+    /// `handle` is a predefined stream (0, 1, 2) or a live one.
+    pub unsafe fn of(handle: Handle) -> &'static Stream {
+        if handle.addr() <= 2 {
+            return &DEFAULT;
+        }
+        // SAFETY: the caller vouches for it.
+        unsafe { &*handle.cast::<Stream>() }
+    }
+
+    pub fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<Command>>> {
+        self.recording.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub fn submit(&self, command: Command) -> Status {
+        if let Some(recording) = self.lock().as_mut() {
+            recording.push(command);
+            return SUCCESS;
+        }
+        command.run()
+    }
+}
+
+pub fn is_capturing(stream: &Stream) -> bool {
+    stream.lock().is_some()
+}
+
+/// # Safety
+/// `stream` is null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamCreate(stream: *mut Handle, _flags: c_uint) -> Status {
+    if let Err(status) = ready() {
+        return status;
+    }
+    // SAFETY: the caller vouches for the pointer.
+    unsafe { put(stream, Box::into_raw(Box::<Stream>::default()).cast()) }
+}
+
+/// # Safety
+/// `stream` is null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, _priority: c_int) -> Status {
+    // SAFETY: the caller vouches for the pointer.
+    unsafe { cuStreamCreate(stream, flags) }
+}
+
+/// # Safety
+/// `stream` came from `cuStreamCreate` and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamDestroy_v2(stream: Handle) -> Status {
+    if stream.addr() <= 2 {
+        return INVALID_HANDLE;
+    }
+    // SAFETY: the caller vouches for it.
+    unsafe { destroy::<Stream>(stream) }
+}
+
+/// # Safety
+/// `stream` is a live stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamSynchronize(stream: Handle) -> Status {
+    let mut state = match ready() {
+        Ok(state) => state,
+        Err(status) => return status,
+    };
+    state.counters.synchronisations += 1;
+    // SAFETY: the caller vouches for the stream.
+    if is_capturing(unsafe { Stream::of(stream) }) {
+        eprintln!("qcs-emulator: cuStreamSynchronize of a stream that is being captured");
+        return CAPTURE_UNSUPPORTED;
+    }
+    SUCCESS
+}
+
+/// # Safety
+/// `stream` is a live stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamQuery(stream: Handle) -> Status {
+    // SAFETY: the caller vouches for the stream.
+    let capturing = is_capturing(unsafe { Stream::of(stream) });
+    ready().map_or_else(
+        |status| status,
+        |_| if capturing { CAPTURE_UNSUPPORTED } else { SUCCESS },
+    )
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamWaitEvent(_stream: Handle, _event: Handle, _flags: c_uint) -> Status {
+    // Commands run in the order of their submission, so every event has happened already.
+    ready().map_or_else(|status| status, |_| SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamAttachMemAsync(_stream: Handle, _at: DevicePtr, _bytes: usize, _flags: c_uint) -> Status {
+    SUCCESS
+}
+
+/// # Safety
+/// `stream` is a live stream; the function may be called with the argument.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLaunchHostFunc(stream: Handle, function: HostFunction, argument: *mut c_void) -> Status {
+    let argument = argument.expose_provenance();
+    // SAFETY: the caller vouches for the stream.
+    unsafe { Stream::of(stream) }.submit(Command::Host { function, argument })
+}
