@@ -111,8 +111,16 @@ fn carry_chains_compute_128_bit_sums() {
 /// A carry or borrow must also pass through a limb that produces none by itself.
 #[test]
 fn carries_ripple_through_the_middle_limb() {
-    expect32("sub.cc.u32 %s, 0, 1; subc.cc.u32 %s, %ra, %ra; subc.u32 %r, 0, 0", [7, 0, 0], MINUS_ONE);
-    expect32("add.cc.u32 %s, %ra, 1; addc.cc.u32 %s, %ra, 0; addc.u32 %r, 0, 0", [MINUS_ONE, 0, 0], 1);
+    expect32(
+        "sub.cc.u32 %s, 0, 1; subc.cc.u32 %s, %ra, %ra; subc.u32 %r, 0, 0",
+        [7, 0, 0],
+        MINUS_ONE,
+    );
+    expect32(
+        "add.cc.u32 %s, %ra, 1; addc.cc.u32 %s, %ra, 0; addc.u32 %r, 0, 0",
+        [MINUS_ONE, 0, 0],
+        1,
+    );
 }
 
 #[test]
