@@ -3,52 +3,51 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use qcs::Result;
-use qcs::prior::convert::{ConvertOptions, Precision, convert};
 
-/// Turn an NCSNv2 checkpoint written by PyTorch into safetensors
-#[derive(Args, Debug)]
+use qcs::prior::convert::{self, ConvertOptions, Precision};
+use qcs::{Error, Result};
+
+use super::Global;
+
+/// Convert an NCSNv2 checkpoint of PyTorch (.pth, .pt) to safetensors
+#[derive(Args)]
 #[command(
-    long_about = "Turns an NCSNv2 checkpoint written by PyTorch (.pth, .pt; zip or legacy container) into the safetensors \
-                  file that the other commands read. Nothing in the checkpoint is executed.",
+    long_about = "Converts an NCSNv2 checkpoint that torch.save wrote, in either of its formats, to the safetensors file \
+                  that --model takes. Nothing in the checkpoint is executed. The moving average (EMA) of the weights is \
+                  taken where there is one.",
     after_help = "Examples:
-  qcs convert checkpoint_300000.pth celeba.safetensors --image-size 64
-  qcs convert checkpoint.pth --raw --f16"
+  qcs convert checkpoint_300000.pth -o cifar10.safetensors
+  qcs convert checkpoint.pth -o faces.safetensors --image-size 64 --f16"
 )]
 pub struct ConvertArgs {
-    /// The checkpoint: a list [model, optimiser, epoch, step, EMA], a dict with such entries, or a bare state dict
+    /// Checkpoint: a list [model, optimiser, epoch, step, EMA], a dict with such entries, or a bare state dict
     #[arg(value_name = "CHECKPOINT")]
-    pub input: PathBuf,
-
-    /// The file to write [default: the checkpoint's name with .safetensors]
-    #[arg(value_name = "OUTPUT")]
-    pub output: Option<PathBuf>,
-
-    /// Take the plain weights instead of their exponential moving average
+    checkpoint: PathBuf,
+    /// File to write (.safetensors)
+    #[arg(long, short, value_name = "FILE")]
+    out: PathBuf,
+    /// Take the plain weights, not their moving average
     #[arg(long)]
-    pub raw: bool,
-
+    raw: bool,
     /// Store the weights as f16: half the size
     #[arg(long)]
-    pub f16: bool,
-
-    /// Side of the images in pixels; needed unless the checkpoint or its noise levels tell
+    f16: bool,
+    /// Side of the images [default: what the checkpoint or its noise levels tell]
     #[arg(long, value_name = "PIXELS")]
-    pub image_size: Option<usize>,
+    image_size: Option<usize>,
 }
 
-/// Converts, and says on standard output what was written.
-pub fn run(args: &ConvertArgs) -> Result<()> {
-    let output = args
-        .output
-        .clone()
-        .unwrap_or_else(|| args.input.with_extension("safetensors"));
+pub fn convert(args: &ConvertArgs, global: &Global) -> Result<()> {
+    if args.out.is_dir() {
+        let reason = "is a folder: name a file, for example prior.safetensors";
+        return Err(Error::usage(format!("--out {} {reason}", args.out.display())));
+    }
     let options = ConvertOptions {
         raw: args.raw,
         precision: if args.f16 { Precision::F16 } else { Precision::F32 },
         image_size: args.image_size,
     };
-    let converted = convert(&args.input, &output, &options)?;
-    println!("{}: {converted}", output.display());
+    let converted = convert::convert(&args.checkpoint, &args.out, &options)?;
+    global.note(&format!("{}: {converted}", args.out.display()));
     Ok(())
 }

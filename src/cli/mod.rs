@@ -119,7 +119,7 @@ fn execute(Cli { global, command }: Cli) -> Result<()> {
         Command::Sample(args) => sample::sample(&args, &global),
         Command::Score(args) => scores::score(&args, &global),
         Command::Likelihood(args) => scores::likelihood(&args, &global),
-        Command::Convert(args) => convert::run(&args),
+        Command::Convert(args) => convert::convert(&args, &global),
         Command::Info(args) => info::info(&args, &global),
         Command::Completions(args) => completions::completions(&args),
     }

@@ -19,7 +19,7 @@ const SHAPE: ImageShape = ImageShape::new(1, 28, 28);
 pub fn config() -> RunConfig {
     let settings = Settings {
         likelihood: Likelihood::default(),
-        steps_per_level: 3,
+        steps_per_level: 5,
         step_scale: 1.5,
         gamma: GammaRule::Adaptive { xi: 0.5 },
         denoise: true,
@@ -47,7 +47,7 @@ pub fn config() -> RunConfig {
             mean_square: None,
             seed: 0,
         }),
-        schedule: ScheduleConfig::geometric(10.0, 0.01, 60),
+        schedule: ScheduleConfig::geometric(10.0, 0.01, 120),
         sampler: SamplerConfig::new(&settings),
         identity: None,
     }

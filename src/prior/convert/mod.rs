@@ -228,11 +228,7 @@ fn serialise(tensors: &[Named], metadata: &BTreeMap<&str, String>, precision: Pr
             Some(halves) if name != SIGMAS => Slice::F16(halves),
             _ => Slice::F32(values),
         };
-        Tensor {
-            name,
-            shape: shape.clone(),
-            values,
-        }
+        Tensor::new(name, shape, values)
     };
     let tensors: Vec<Tensor<'_>> = order.into_iter().map(written).collect();
     let mut file = Vec::new();

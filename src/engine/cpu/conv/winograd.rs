@@ -206,9 +206,8 @@ impl Work<'_> {
             let d = std::array::from_fn(|j| F::load(&pixels[j * shape.dilation * BLOCK..]));
             *row_of_tile = transform_inputs(d);
         }
-        for j in 0..IN {
-            let column = transform_inputs(std::array::from_fn(|i| rows[i][j]));
-            for (i, value) in column.into_iter().enumerate() {
+        for (j, column) in transposed(rows).into_iter().enumerate() {
+            for (i, value) in transform_inputs(column).into_iter().enumerate() {
                 let f = i * IN + j;
                 let at = ((f * shape.in_blocks + block) * self.count + tile) * BLOCK;
                 value.store(&mut transformed[at..]);
@@ -263,10 +262,9 @@ impl Work<'_> {
         }
         let bias = F::load(&self.packed.bias[block * BLOCK..]);
         let plane = (image * shape.out_blocks + block) * shape.height;
-        for j in 0..OUT {
+        for (j, sums) in transposed(rows).into_iter().enumerate() {
             let x = column + j * shape.dilation;
-            let outputs = transform_sums(std::array::from_fn(|i| rows[i][j]));
-            for (i, value) in outputs.into_iter().enumerate() {
+            for (i, value) in transform_sums(sums).into_iter().enumerate() {
                 let y = row + i * shape.dilation;
                 if x < shape.width && y < shape.height {
                     let at = ((plane + y) * shape.width + x) * BLOCK;
@@ -312,6 +310,11 @@ fn product<F: F32x8, const NB: usize, const P: usize>(
             acc[n][p].store(&mut sums[(p * NB + n) * BLOCK..]);
         }
     }
+}
+
+#[inline(always)]
+fn transposed<F: F32x8, const R: usize, const C: usize>(rows: [[F; C]; R]) -> [[F; R]; C] {
+    std::array::from_fn(|j| std::array::from_fn(|i| rows[i][j]))
 }
 
 /// Bᵀ·d
