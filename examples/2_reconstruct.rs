@@ -67,8 +67,9 @@ struct Levels;
 
 impl Observer for Levels {
     fn after_step(&mut self, progress: &Progress) -> Next {
-        if progress.at_level_end() && progress.level().is_multiple_of(5) {
-            println!("level {} of {}", progress.level(), progress.levels);
+        let done = progress.step / progress.steps_per_level;
+        if progress.at_level_end() && done.is_multiple_of(5) {
+            println!("level {done} of {} is done", progress.levels);
         }
         Next::Continue
     }

@@ -21,7 +21,7 @@ use super::{resolve, table, terminal};
                   --problem the share of measurements that the samples are consistent with. Several chains of an image \
                   are averaged first.",
     after_help = "Examples:
-  qcs eval results                                              a run folder that knows its truth
+  qcs eval results
   qcs eval results/ep/samples.npy --truth digits/ --json
   qcs eval reconstructions/ --truth problem.safetensors --problem problem.safetensors"
 )]

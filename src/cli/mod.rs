@@ -33,12 +33,12 @@ use qcs::{Error, Result};
     long_about = "Posterior sampling of images from quantised measurements y = Q(Ax + n), by QCS-SGM+: an NCSNv2 prior, \
                   an expectation-propagation likelihood, annealed Langevin dynamics.",
     after_help = "Examples:
-  qcs demo                                                digits from 1-bit measurements, in a few minutes
-  qcs measure digits/ -o problem.safetensors --bits 2     simulate measurements
-  qcs run problem.safetensors --out results               reconstruct the images
+  qcs demo                                               digits from single bits
+  qcs measure digits/ -o problem.safetensors --bits 2    simulate measurements
+  qcs run problem.safetensors --out results              reconstruct the images
 
-Exit codes: 0 done, 1 the run failed, 2 usage, 3 bad input file, 4 some states diverged (results are written),
-5 device, 130 interrupted (the state is saved; continue with --resume)."
+Exit codes: 0 done, 1 the run failed, 2 usage, 3 bad input file, 4 some states diverged (the results are written), \
+                  5 device, 130 interrupted (the state is saved; go on with --resume)."
 )]
 struct Cli {
     #[command(flatten)]

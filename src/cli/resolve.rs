@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use qcs::prior::Prior;
+use qcs::prior::{Prior, Schedule};
 use qcs::run::{RunConfig, SamplerConfig, ScheduleConfig, load_prior};
 use qcs::sampler::{Preset, Settings};
 use qcs::{Error, Result};
@@ -134,6 +134,7 @@ pub fn sampler_defaults(
     let of_preset = |p: &Preset| ScheduleConfig::geometric(p.sigma_begin, p.sigma_end, p.levels);
     let schedule = match (preset, &prior.schedule, fitting) {
         (Some(preset), ..) => of_preset(preset),
+        (None, Some(schedule), Some(fitting)) if alike(schedule, &fitting.schedule()) => of_preset(fitting),
         (None, Some(schedule), _) => ScheduleConfig::of(schedule),
         (None, None, Some(fitting)) => of_preset(fitting),
         (None, None, None) => match (flags.sigma_begin, flags.sigma_end, flags.levels) {
@@ -147,6 +148,12 @@ pub fn sampler_defaults(
     };
     let settings = fitting.map_or_else(Settings::default, Preset::settings);
     Ok((schedule, SamplerConfig::new(&settings)))
+}
+
+/// Whether two schedules are the same but for rounding, as a training program's float32 levels and ours are.
+fn alike(a: &Schedule, b: &Schedule) -> bool {
+    let close = |(a, b): (&f32, &f32)| (a / b - 1.0).abs() < 1e-5;
+    a.len() == b.len() && a.levels().iter().zip(b.levels()).all(close)
 }
 
 /// Overwrites what the flags name.
@@ -181,7 +188,7 @@ pub fn apply_sampler(flags: &SamplerFlags, schedule: &mut ScheduleConfig, sample
 mod tests {
     use super::*;
     use qcs::ImageShape;
-    use qcs::prior::{Ncsnv2, Schedule};
+    use qcs::prior::Ncsnv2;
 
     /// A model of MNIST's shape with three levels of its own, or without.
     fn model(own_levels: bool) -> Prior {
@@ -215,6 +222,15 @@ mod tests {
         assert!(
             (sampler.step_scale - 1.5).abs() < 1e-12,
             "epsilon is step_scale·beta_T²"
+        );
+    }
+
+    #[test]
+    fn the_shipped_models_levels_are_the_presets_but_for_rounding() {
+        let (schedule, _) = sampler_defaults(&Prior::shipped().unwrap(), None, &SamplerFlags::default()).unwrap();
+        assert_eq!(
+            (schedule.sigma_begin, schedule.sigma_end, schedule.sigmas),
+            (Some(50.0), Some(0.01), None)
         );
     }
 

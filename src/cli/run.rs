@@ -19,10 +19,10 @@ use super::{Global, resolve, signals, table, terminal};
                   writes a folder: samples (.npy and PNG), a grid picture, metrics (.json, .csv) and config.toml, \
                   which --config takes back to repeat the run bit for bit.",
     after_help = "Examples:
-  qcs run problem.safetensors --out results                            your measurements, the shipped MNIST prior
-  qcs run digits/ --out results --bits 2 --method both --chains 4      measure images, then run both methods
-  qcs run --config results/config.toml --out again                     repeat a run bit for bit
-  qcs run --resume --out results                                       continue after Ctrl-C or a crash"
+  qcs run problem.safetensors --out results                your own measurements
+  qcs run digits/ --out results --bits 2 --method both     measure images first
+  qcs run --config results/config.toml --out again         repeat bit for bit
+  qcs run --resume --out results                           go on after Ctrl-C"
 )]
 pub struct RunArgs {
     /// A problem file (.safetensors), or images to measure: a folder, PNG, JPEG, idx, npy or npz file
