@@ -18,7 +18,7 @@ const GROUP: usize = 4;
 /// Rows of one task of [`matrix_times`].
 const ROWS: usize = 16;
 /// Columns of one task of [`transposed_times`].
-const COLUMNS: usize = 64;
+const COLUMNS: usize = 256;
 
 /// How a matrix element is widened to f64.
 trait Element: Copy + Send + Sync {
@@ -83,43 +83,60 @@ fn rows_f64<F: F32x8, D: F64x4>(a: &[f64], columns: usize, x: &[f64], y: &mut [f
 #[inline(always)]
 fn rows<E: Element, D: F64x4>(a: &[E], columns: usize, x: &[f64], y: &mut [f64]) {
     let states = x.len() / columns;
-    for (a, y) in a.chunks_exact(columns).zip(y.chunks_exact_mut(states)) {
-        for (x, y) in x.chunks(GROUP * columns).zip(y.chunks_mut(GROUP)) {
-            match y.len() {
-                4 => dot::<E, D, 4>(a, x, y),
-                3 => dot::<E, D, 3>(a, x, y),
-                2 => dot::<E, D, 2>(a, x, y),
-                _ => dot::<E, D, 1>(a, x, y),
+    let pairs = a.chunks(2 * columns).zip(y.chunks_mut(2 * states));
+    for (a, y) in pairs {
+        for first in (0..states).step_by(GROUP) {
+            let x = &x[first * columns..];
+            let two = a.len() == 2 * columns;
+            match (two, (states - first).min(GROUP)) {
+                (true, 4) => dot::<E, D, 2, 4>(a, x, columns, states, &mut y[first..]),
+                (true, 3) => dot::<E, D, 2, 3>(a, x, columns, states, &mut y[first..]),
+                (true, 2) => dot::<E, D, 2, 2>(a, x, columns, states, &mut y[first..]),
+                (true, _) => dot::<E, D, 2, 1>(a, x, columns, states, &mut y[first..]),
+                (false, 4) => dot::<E, D, 1, 4>(a, x, columns, states, &mut y[first..]),
+                (false, 3) => dot::<E, D, 1, 3>(a, x, columns, states, &mut y[first..]),
+                (false, 2) => dot::<E, D, 1, 2>(a, x, columns, states, &mut y[first..]),
+                (false, _) => dot::<E, D, 1, 1>(a, x, columns, states, &mut y[first..]),
             }
         }
     }
 }
 
-/// Inner products of one row with S states: eight running sums each, then the rest one by one.
+/// Inner products of R rows with S states: four running sums each, then the rest one by one. With two rows and four
+/// states there are fewer loads than multiply-adds.
 #[inline(always)]
-fn dot<E: Element, D: F64x4, const S: usize>(a: &[E], x: &[f64], y: &mut [f64]) {
-    let columns = a.len();
-    let mut low = [D::splat(0.0); S];
-    let mut high = [D::splat(0.0); S];
-    let whole = columns / 8 * 8;
-    for at in (0..whole).step_by(8) {
-        let (a0, a1): (D, D) = (E::load(&a[at..at + 4]), E::load(&a[at + 4..at + 8]));
-        for s in 0..S {
-            let x = &x[s * columns + at..][..8];
-            low[s] = a0.mul_add(D::load(x), low[s]);
-            high[s] = a1.mul_add(D::load(&x[4..]), high[s]);
+fn dot<E: Element, D: F64x4, const R: usize, const S: usize>(
+    a: &[E],
+    x: &[f64],
+    columns: usize,
+    states: usize,
+    y: &mut [f64],
+) {
+    let rows: [&[E]; R] = std::array::from_fn(|r| &a[r * columns..][..columns]);
+    let vectors: [&[f64]; S] = std::array::from_fn(|s| &x[s * columns..][..columns]);
+    let mut sums = [[D::splat(0.0); S]; R];
+    let whole = columns / 4 * 4;
+    for at in (0..whole).step_by(4) {
+        let values: [D; S] = std::array::from_fn(|s| D::load(&vectors[s][at..at + 4]));
+        for (row, sums) in rows.iter().zip(&mut sums) {
+            let a: D = E::load(&row[at..at + 4]);
+            for (sum, &value) in sums.iter_mut().zip(&values) {
+                *sum = a.mul_add(value, *sum);
+            }
         }
     }
-    for s in 0..S {
-        let mut sum = low[s].sum() + high[s].sum();
-        for at in whole..columns {
-            sum += a[at].widen() * x[s * columns + at];
+    for (r, sums) in sums.iter().enumerate() {
+        for (s, sum) in sums.iter().enumerate() {
+            let mut sum = sum.sum();
+            for at in whole..columns {
+                sum += rows[r][at].widen() * vectors[s][at];
+            }
+            y[r * states + s] = sum;
         }
-        y[s] = sum;
     }
 }
 
-/// y = Aᵀ·g for each state: `g` is `[states, rows]`, `y` is `[column tiles][states][64]`, the last tile narrower.
+/// y = Aᵀ·g for each state: `g` is `[states, rows]`, `y` is `[column tiles][states][256]`, the last tile narrower.
 ///
 /// The result comes in tiles, so that a task writes one contiguous piece; see [`untile`].
 pub fn transposed_times(threads: &mut Threads, isa: Isa, a: MatrixRef<'_>, columns: usize, g: &[f64], y: &mut [f64]) {
@@ -216,6 +233,24 @@ pub fn untile<T: Send>(
             }
         }
     });
+}
+
+/// The transpose of a square matrix, in blocks that fit the cache.
+pub fn transposed(a: &[f64]) -> Vec<f64> {
+    const SIDE: usize = 32;
+    let n = a.len().isqrt();
+    let mut result = vec![0.0; a.len()];
+    for (rows, columns) in (0..n)
+        .step_by(SIDE)
+        .flat_map(|r| (0..n).step_by(SIDE).map(move |c| (r, c)))
+    {
+        for i in rows..(rows + SIDE).min(n) {
+            for j in columns..(columns + SIDE).min(n) {
+                result[j * n + i] = a[i * n + j];
+            }
+        }
+    }
+    result
 }
 
 #[cfg(test)]
