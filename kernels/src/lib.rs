@@ -1,5 +1,6 @@
-//! What the CPU and the GPU share, compiled for both from one source.
+//! What the CPU and the GPU share, compiled for both from one source, and the kernels.
 //!
+//! Mathematics of both:
 //! - [`float`]: the two operations `core` lacks, fused multiply-add and square root;
 //! - [`special`]: `exp` and the tail integrals of the normal distribution;
 //! - [`truncated_normal`]: mean and variance of a normal variable known to lie in a cell, EP's only special function;
@@ -10,15 +11,47 @@
 //!
 //! Every function on a hot path is `#[inline(always)]`: a host caller compiled with `#[target_feature(enable = "fma")]`
 //! gets the instruction, another caller gets the C library's `fma`, several times slower and equal to the last bit.
+//!
+//! Kernels, one op per file, in [`network`], [`likelihood`] and [`sampler`]. A file holds the op's argument struct, which
+//! the host fills in and the kernel takes by value; its *twin*, the same op in plain Rust, which says what the kernel
+//! means and is what tests compare it with; and, for the device only, the kernel. [`launch`] and [`global`] are what
+//! both sides know of a launch, `device` is what the kernels know of the hardware.
+//!
+//! [`PTX_SM_70`] and [`PTX_SM_80`] are the kernels as `build-ptx.sh` compiled them.
 #![no_std]
-#![cfg_attr(target_arch = "nvptx64", feature(core_intrinsics))]
+#![cfg_attr(
+    target_arch = "nvptx64",
+    feature(
+        abi_ptx,
+        abi_unadjusted,
+        asm_experimental_arch,
+        core_intrinsics,
+        link_llvm_intrinsics,
+        stdarch_nvptx
+    )
+)]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
 
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 
 mod coefficients;
+#[cfg(target_arch = "nvptx64")]
+mod device;
 pub mod float;
+pub mod global;
+pub mod launch;
+pub mod likelihood;
+pub mod network;
 pub mod philox;
+pub mod sampler;
 pub mod special;
 pub mod truncated_normal;
+
+/// The kernels for compute capability 7.0 (V100) and later.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const PTX_SM_70: &str = include_str!("../ptx/qcs_sm_70.ptx");
+
+/// The kernels for compute capability 8.0 (A100) and later.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const PTX_SM_80: &str = include_str!("../ptx/qcs_sm_80.ptx");

@@ -1,0 +1,232 @@
+//! What a kernel needs of the hardware: thread indices, barriers, shuffles, shared memory and the few instructions that
+//! Rust has no name for. Every intrinsic and every `asm!` of the crate stands here and in `global.rs`.
+//!
+//! Instructions that all lanes of a warp must execute together are LLVM intrinsics, which the compiler knows not to move
+//! into a branch; `asm!` is used for loads and stores, which may move.
+
+use core::arch::{asm, nvptx};
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // SAFETY: stops the kernel; there is nothing to unwind.
+    unsafe { nvptx::trap() }
+}
+
+/// Threads of a warp.
+pub const WARP: u32 = 32;
+
+unsafe extern "unadjusted" {
+    #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
+    fn shuffle_xor_i32(mask: u32, value: u32, lanes: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.ex2.approx.ftz.f"]
+    fn ex2_approx(x: f32) -> f32;
+}
+
+#[inline(always)]
+pub fn thread() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { nvptx::_thread_idx_x() as u32 }
+}
+
+#[inline(always)]
+pub fn block() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { nvptx::_block_idx_x() as u32 }
+}
+
+#[inline(always)]
+pub fn block_y() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { nvptx::_block_idx_y() as u32 }
+}
+
+#[inline(always)]
+pub fn block_threads() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { nvptx::_block_dim_x() as u32 }
+}
+
+/// The number of this thread in a one-dimensional grid.
+#[inline(always)]
+pub fn global_thread() -> u32 {
+    block() * block_threads() + thread()
+}
+
+/// Quotient and remainder.
+///
+/// # Safety
+/// `by` is not 0: `/` would test for that, and keep a call to the panic handler in the kernel.
+#[inline(always)]
+pub unsafe fn divide(n: u32, by: u32) -> (u32, u32) {
+    // SAFETY: the caller's promise.
+    unsafe { core::hint::assert_unchecked(by != 0) };
+    (n / by, n % by)
+}
+
+/// Waits for all threads of the block; what they wrote to shared memory is then visible.
+///
+/// # Safety
+/// Every thread of the block must come here.
+#[inline(always)]
+pub unsafe fn barrier() {
+    // SAFETY: the caller's promise.
+    unsafe { nvptx::_syncthreads() }
+}
+
+/// 2ˣ with a relative error below 2⁻²².
+#[inline(always)]
+pub fn exp2(x: f32) -> f32 {
+    // SAFETY: arithmetic.
+    unsafe { ex2_approx(x) }
+}
+
+/// The value that lane `lane ^ lanes` holds.
+///
+/// # Safety
+/// Every lane of the warp must come here.
+#[inline(always)]
+pub unsafe fn shuffle_xor_f64(value: f64, lanes: u32) -> f64 {
+    let bits = value.to_bits();
+    // SAFETY: the caller's promise.
+    let (low, high) = unsafe {
+        (
+            shuffle_xor_i32(!0, bits as u32, lanes, WARP - 1),
+            shuffle_xor_i32(!0, (bits >> 32) as u32, lanes, WARP - 1),
+        )
+    };
+    f64::from_bits(u64::from(low) | u64::from(high) << 32)
+}
+
+/// The sum over the warp, the same in every lane: a butterfly, whose order of additions never changes.
+///
+/// # Safety
+/// Every lane of the warp must come here.
+#[inline(always)]
+pub unsafe fn warp_sum(value: f64) -> f64 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let sum = value + shuffle_xor_f64(value, 16);
+        let sum = sum + shuffle_xor_f64(sum, 8);
+        let sum = sum + shuffle_xor_f64(sum, 4);
+        let sum = sum + shuffle_xor_f64(sum, 2);
+        sum + shuffle_xor_f64(sum, 1)
+    }
+}
+
+/// The sum over a block of whole warps, the same in every thread: butterflies, then the warps in order.
+///
+/// # Safety
+/// Every thread of the block must come here; `scratch` holds a word of eight bytes per warp and is this call's alone.
+#[inline(always)]
+pub unsafe fn block_sum(value: f64, scratch: Shared) -> f64 {
+    // SAFETY: the caller's promises; the last barrier lets the scratch be used again.
+    unsafe {
+        let sum = warp_sum(value);
+        if thread() % WARP == 0 {
+            scratch.at(thread() / WARP * 8).store_f64(sum);
+        }
+        barrier();
+        let mut total = 0.0;
+        let mut warp = 0;
+        while warp < block_threads() / WARP {
+            total += scratch.at(warp * 8).load_f64();
+            warp += 1;
+        }
+        barrier();
+        total
+    }
+}
+
+/// An address in the block's shared memory, in bytes.
+#[derive(Clone, Copy)]
+pub struct Shared(pub u32);
+
+impl Shared {
+    #[inline(always)]
+    pub fn at(self, bytes: u32) -> Self {
+        Self(self.0.wrapping_add(bytes))
+    }
+
+    /// # Safety
+    /// The address lies in the block's shared memory; so for every access below, aligned to its width.
+    #[inline(always)]
+    pub unsafe fn load4(self) -> [f32; 4] {
+        let (a, b, c, d);
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("ld.shared.v4.f32 {{{0}, {1}, {2}, {3}}}, [{4}];",
+                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.0,
+                options(readonly, nostack, preserves_flags));
+        }
+        [a, b, c, d]
+    }
+
+    #[inline(always)]
+    pub unsafe fn store4(self, value: [f32; 4]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("st.shared.v4.f32 [{0}], {{{1}, {2}, {3}, {4}}};", in(reg32) self.0,
+                in(reg32) value[0], in(reg32) value[1], in(reg32) value[2], in(reg32) value[3],
+                options(nostack, preserves_flags));
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn store(self, value: f32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("st.shared.f32 [{0}], {1};", in(reg32) self.0, in(reg32) value, options(nostack, preserves_flags));
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn load_f64(self) -> f64 {
+        let value;
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("ld.shared.f64 {0}, [{1}];", out(reg64) value, in(reg32) self.0,
+                options(readonly, nostack, preserves_flags));
+        }
+        value
+    }
+
+    #[inline(always)]
+    pub unsafe fn load2_f64(self) -> [f64; 2] {
+        let (a, b);
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("ld.shared.v2.f64 {{{0}, {1}}}, [{2}];", out(reg64) a, out(reg64) b, in(reg32) self.0,
+                options(readonly, nostack, preserves_flags));
+        }
+        [a, b]
+    }
+
+    #[inline(always)]
+    pub unsafe fn store_f64(self, value: f64) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("st.shared.f64 [{0}], {1};", in(reg32) self.0, in(reg64) value, options(nostack, preserves_flags));
+        }
+    }
+}
+
+/// Reserves shared memory: `shared_memory!(tiles, "QCS_TILES", 1024)` makes `tiles()` the address of 1024 bytes.
+///
+/// A kernel pays for it only if it asks for the address.
+macro_rules! shared_memory {
+    ($(#[$doc:meta])* $name:ident, $symbol:literal, $bytes:literal) => {
+        core::arch::global_asm!(concat!(".shared .align 16 .b8 ", $symbol, "[", $bytes, "];"));
+        $(#[$doc])*
+        #[inline(always)]
+        fn $name() -> $crate::device::Shared {
+            let address: u32;
+            // SAFETY: an address, not an access.
+            unsafe {
+                core::arch::asm!(concat!("mov.u32 {0}, ", $symbol, ";"), out(reg32) address,
+                    options(pure, nomem, nostack, preserves_flags));
+            }
+            $crate::device::Shared(address)
+        }
+    };
+}
+pub(crate) use shared_memory;

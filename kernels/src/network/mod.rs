@@ -1,0 +1,15 @@
+//! The ops of the network. Feature maps are `[batch][channels / 8][height][width][8]` in f32; a *plane* is one block of
+//! eight channels of one image.
+
+pub mod elu;
+pub mod load_image;
+pub mod max_pool;
+pub mod mean_pool;
+pub mod norm_coefficients;
+pub mod resize_add;
+pub mod store_score;
+
+/// Channels rounded up to whole blocks.
+pub const fn padded(channels: usize) -> usize {
+    channels.next_multiple_of(crate::launch::BLOCK)
+}

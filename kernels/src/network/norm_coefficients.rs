@@ -1,0 +1,225 @@
+//! InstanceNorm++ as one scale and one shift per image and channel, such that norm(x) = scale·x + shift.
+//!
+//! norm(x) = gamma·((x − mu)/sqrt(var + eps) + alpha·(mu − mean(mu))/sqrt(var(mu) + eps)) + beta, where var is biased
+//! and var(mu), over the channels, is not. Each variance is a mean of squared deviations from its own mean: E[x²] − E[x]²
+//! cancels for a map with a large mean. Sums are f64.
+//!
+//! Two kernels: means and variances of each plane, then, per image, what joins the channels.
+
+use crate::float::Float;
+use crate::global::Global;
+use crate::launch::{Arguments, BLOCK, Launch};
+use crate::network::padded;
+
+/// Variance floor of both normalisations.
+const EPSILON: f64 = 1e-5;
+
+/// Means and variances of every channel, into the place of the scales and shifts. A block takes a plane.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct NormMomentsArgs {
+    /// `[images, blocks, pixels, 8]`
+    pub input: Global<f32>,
+    /// `[images, 2, 8·blocks]`: means and biased variances
+    pub output: Global<f32>,
+    /// Images of the batch.
+    pub images: u32,
+    /// Blocks of channels.
+    pub blocks: u32,
+    /// Height times width.
+    pub pixels: u32,
+    /// Nothing.
+    pub unused: u32,
+}
+
+// SAFETY: repr(C), words of eight bytes and four of four.
+unsafe impl Arguments for NormMomentsArgs {
+    fn kernel(&self) -> &'static str {
+        "norm_moments"
+    }
+    fn launch(&self) -> Launch {
+        Launch::blocks(self.images * self.blocks, 1)
+    }
+}
+
+/// Scales and shifts from means and variances, in place. A block takes an image.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct NormFinishArgs {
+    /// `[channels]`
+    pub alpha: Global<f32>,
+    /// `[channels]`
+    pub gamma: Global<f32>,
+    /// `[channels]`
+    pub beta: Global<f32>,
+    /// `[images, 2, channels padded]`
+    pub output: Global<f32>,
+    /// Images of the batch.
+    pub images: u32,
+    /// Channels without padding.
+    pub channels: u32,
+}
+
+// SAFETY: repr(C), words of eight bytes and two of four.
+unsafe impl Arguments for NormFinishArgs {
+    fn kernel(&self) -> &'static str {
+        "norm_finish"
+    }
+    fn launch(&self) -> Launch {
+        Launch::blocks(self.images, 1)
+    }
+}
+
+/// The twin of both kernels: one image, from its feature map to `[2, channels padded]`.
+pub fn norm_coefficients(input: &[f32], alpha: &[f32], gamma: &[f32], beta: &[f32], output: &mut [f32]) {
+    let (channels, wide) = (gamma.len(), padded(gamma.len()));
+    let pixels = input.len() / wide;
+    let values = |c: usize| (0..pixels).map(move |p| f64::from(input[(c / BLOCK * pixels + p) * BLOCK + c % BLOCK]));
+    let mean = |c: usize| values(c).sum::<f64>() / pixels as f64;
+    let mean_of_means = (0..channels).map(mean).sum::<f64>() / channels as f64;
+    let squares: f64 = (0..channels)
+        .map(|c| (mean(c) - mean_of_means) * (mean(c) - mean_of_means))
+        .sum();
+    let spread = (squares / (channels as f64 - 1.0) + EPSILON).root();
+    output.fill(0.0);
+    for c in 0..channels {
+        let mu = mean(c);
+        let variance = values(c).map(|v| (v - mu) * (v - mu)).sum::<f64>() / pixels as f64;
+        let scale = f64::from(gamma[c]) / (variance + EPSILON).root();
+        let across = f64::from(gamma[c]) * f64::from(alpha[c]) * (mu - mean_of_means) / spread;
+        output[c] = scale as f32;
+        output[wide + c] = (f64::from(beta[c]) + across - scale * mu) as f32;
+    }
+}
+
+#[cfg(target_arch = "nvptx64")]
+mod kernel {
+    use super::*;
+    use crate::device::{
+        Shared, WARP, barrier, block, block_sum, block_threads, divide, shared_memory, shuffle_xor_f64, thread,
+    };
+
+    // A sum per warp and channel.
+    shared_memory!(plane_scratch, "QCS_NORM_PLANE", 512);
+    shared_memory!(image_scratch, "QCS_NORM_IMAGE", 64);
+
+    /// The sums over all threads of the same half block, in every thread: lanes of the same parity, then the warps.
+    #[inline(always)]
+    unsafe fn sum_over_pixels(sums: [f64; 4], scratch: Shared) -> [f64; 4] {
+        // SAFETY: called by all threads; the last barrier lets the scratch be used again.
+        unsafe {
+            let lanes = |sum: f64| {
+                let sum = sum + shuffle_xor_f64(sum, 16);
+                let sum = sum + shuffle_xor_f64(sum, 8);
+                let sum = sum + shuffle_xor_f64(sum, 4);
+                sum + shuffle_xor_f64(sum, 2)
+            };
+            let sums = [lanes(sums[0]), lanes(sums[1]), lanes(sums[2]), lanes(sums[3])];
+            let half = thread() % 2;
+            let place = |warp: u32, c: u32| scratch.at((warp * BLOCK as u32 + half * 4 + c) * 8);
+            if thread() % WARP < 2 {
+                place(thread() / WARP, 0).store_f64(sums[0]);
+                place(thread() / WARP, 1).store_f64(sums[1]);
+                place(thread() / WARP, 2).store_f64(sums[2]);
+                place(thread() / WARP, 3).store_f64(sums[3]);
+            }
+            barrier();
+            let mut total = [0.0; 4];
+            let mut warp = 0;
+            while warp < block_threads() / WARP {
+                total[0] += place(warp, 0).load_f64();
+                total[1] += place(warp, 1).load_f64();
+                total[2] += place(warp, 2).load_f64();
+                total[3] += place(warp, 3).load_f64();
+                warp += 1;
+            }
+            barrier();
+            total
+        }
+    }
+
+    /// A thread reads half a block of every 128th pixel, twice: for the means, then for the deviations from them.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn norm_moments(args: NormMomentsArgs) {
+        // SAFETY: the launch gives a plane to each block.
+        unsafe {
+            let plane = args.input.from(block() as usize * args.pixels as usize * BLOCK);
+            let (half, first, stride) = (thread() % 2, thread() / 2, block_threads() / 2);
+            let mut sums = [0.0; 4];
+            let mut pixel = first;
+            while pixel < args.pixels {
+                let v = plane.read4(pixel as usize * BLOCK + half as usize * 4);
+                sums = [
+                    sums[0] + f64::from(v[0]),
+                    sums[1] + f64::from(v[1]),
+                    sums[2] + f64::from(v[2]),
+                    sums[3] + f64::from(v[3]),
+                ];
+                pixel += stride;
+            }
+            let count = f64::from(args.pixels);
+            let means = sum_over_pixels(sums, plane_scratch()).map(|sum| sum / count);
+            let mut squares = [0.0; 4];
+            let mut pixel = first;
+            while pixel < args.pixels {
+                let v = plane.read4(pixel as usize * BLOCK + half as usize * 4);
+                let square = |c: usize| {
+                    let deviation = f64::from(v[c]) - means[c];
+                    deviation.fma(deviation, squares[c])
+                };
+                squares = [square(0), square(1), square(2), square(3)];
+                pixel += stride;
+            }
+            let variances = sum_over_pixels(squares, plane_scratch()).map(|sum| sum / count);
+            if thread() < 2 {
+                let (image, of_image) = divide(block(), args.blocks);
+                let wide = args.blocks as usize * BLOCK;
+                let at = image as usize * 2 * wide + of_image as usize * BLOCK + half as usize * 4;
+                args.output.store4(at, means.map(|m| m as f32));
+                args.output.store4(at + wide, variances.map(|v| v as f32));
+            }
+        }
+    }
+
+    /// A thread takes every 256th channel.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn norm_finish(args: NormFinishArgs) {
+        // SAFETY: the launch gives an image to each block.
+        unsafe {
+            let wide = (args.channels as usize).next_multiple_of(BLOCK);
+            let means = args.output.from(block() as usize * 2 * wide);
+            let variances = means.from(wide);
+            let (first, stride, count) = (thread(), block_threads(), f64::from(args.channels));
+            let mut sum = 0.0;
+            let mut c = first;
+            while c < args.channels {
+                sum += f64::from(means.load(c as usize));
+                c += stride;
+            }
+            let mean = block_sum(sum, image_scratch()) / count;
+            let mut squares = 0.0;
+            let mut c = first;
+            while c < args.channels {
+                let deviation = f64::from(means.load(c as usize)) - mean;
+                squares = deviation.fma(deviation, squares);
+                c += stride;
+            }
+            let spread = (block_sum(squares, image_scratch()) / (count - 1.0) + EPSILON).root();
+            let mut c = first;
+            while c < wide as u32 {
+                let at = c as usize;
+                let (mut scale, mut shift) = (0.0, 0.0);
+                if c < args.channels {
+                    let (gamma, alpha) = (f64::from(args.gamma.read(at)), f64::from(args.alpha.read(at)));
+                    let (mu, variance) = (f64::from(means.load(at)), f64::from(variances.load(at)));
+                    scale = gamma / (variance + EPSILON).root();
+                    shift = f64::from(args.beta.read(at)) + gamma * alpha * (mu - mean) / spread - scale * mu;
+                }
+                // Padding channels stay 0 through elu(0·0 + 0).
+                means.store(at, scale as f32);
+                variances.store(at, shift as f32);
+                c += stride;
+            }
+        }
+    }
+}

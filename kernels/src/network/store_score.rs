@@ -1,0 +1,72 @@
+//! The feature map divided by beta, as a state `[channels, pixels]`.
+
+use crate::global::Global;
+use crate::launch::{Arguments, BLOCK, Launch};
+use crate::sampler::step::Schedule;
+
+/// Takes the prior score out of the network. A thread writes one element.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct StoreScoreArgs {
+    /// The current step gives beta.
+    pub schedule: Schedule,
+    /// Feature map
+    pub input: Global<f32>,
+    /// `[states, channels, pixels]`
+    pub score: Global<f32>,
+    /// States of the batch.
+    pub states: u32,
+    /// Channels of an image.
+    pub channels: u32,
+    /// Height times width.
+    pub pixels: u32,
+    /// Nothing.
+    pub unused: u32,
+}
+
+// SAFETY: repr(C), words of eight bytes and four of four.
+unsafe impl Arguments for StoreScoreArgs {
+    fn kernel(&self) -> &'static str {
+        "store_score"
+    }
+    fn launch(&self) -> Launch {
+        Launch::over(self.states * self.channels * self.pixels)
+    }
+}
+
+/// The twin: one state.
+pub fn store_score(input: &[f32], beta: f32, channels: usize, score: &mut [f32]) {
+    let pixels = score.len() / channels;
+    for (at, score) in score.iter_mut().enumerate() {
+        let (c, pixel) = (at / pixels, at % pixels);
+        *score = input[(c / BLOCK * pixels + pixel) * BLOCK + c % BLOCK] / beta;
+    }
+}
+
+#[cfg(target_arch = "nvptx64")]
+mod kernel {
+    use super::*;
+    use crate::device::{divide, global_thread};
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn store_score(args: StoreScoreArgs) {
+        let at = global_thread();
+        if at >= args.states * args.channels * args.pixels {
+            return;
+        }
+        // SAFETY: an image has channels and pixels.
+        let (pixel, channel, state) = unsafe {
+            let (plane, pixel) = divide(at, args.pixels);
+            let (state, channel) = divide(plane, args.channels);
+            (pixel, channel, state)
+        };
+        let blocks = args.channels.div_ceil(BLOCK as u32);
+        let plane = state * blocks + channel / BLOCK as u32;
+        let from = (plane * args.pixels + pixel) * BLOCK as u32 + channel % BLOCK as u32;
+        // SAFETY: state, channel and pixel are there; each thread has its own element.
+        unsafe {
+            let beta = args.schedule.now().beta as f32;
+            args.score.store(at as usize, args.input.read(from as usize) / beta);
+        }
+    }
+}

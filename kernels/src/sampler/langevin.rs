@@ -1,0 +1,252 @@
+//! x += alpha·(prior + gamma·likelihood) + sqrt(2·alpha)·noise; a state that would become non-finite is frozen.
+//!
+//! Two kernels: the first proposes all new values and marks the states where one is not finite, the second takes over
+//! the proposals of the others. No thread can know alone whether its state stays finite.
+
+use super::StateKey;
+use super::step::{Schedule, StepRecord};
+use crate::float::Float;
+use crate::global::Global;
+use crate::launch::{Arguments, Launch, THREADS};
+use crate::philox::{Domain, normals};
+
+/// Writes the next value of every state to `next`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct LangevinProposeArgs {
+    /// The current step gives alpha and the number of the step.
+    pub schedule: Schedule,
+    /// `[states]`
+    pub keys: Global<StateKey>,
+    /// `[states, len]`
+    pub x: Global<f32>,
+    /// `[states, len]`
+    pub prior: Global<f32>,
+    /// `[states, len]`, or none
+    pub likelihood: Global<f32>,
+    /// `[states]`; read where there is a likelihood
+    pub gamma: Global<f64>,
+    /// `[states]`: 0, or the number of the step plus one where a value was not finite
+    pub frozen: Global<u32>,
+    /// `[states, len]`
+    pub next: Global<f32>,
+    /// The run's seed.
+    pub seed: u64,
+    /// States of the batch.
+    pub states: u32,
+    /// Elements of a state.
+    pub len: u32,
+}
+
+// SAFETY: repr(C), words of eight bytes and two of four.
+unsafe impl Arguments for LangevinProposeArgs {
+    fn kernel(&self) -> &'static str {
+        "langevin_propose"
+    }
+    fn launch(&self) -> Launch {
+        Launch::blocks(self.len.div_ceil(4).div_ceil(THREADS), self.states)
+    }
+}
+
+/// Takes `next` over into `x` for every state that is not frozen.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct LangevinAcceptArgs {
+    /// `[states, len]`
+    pub next: Global<f32>,
+    /// `[states]`
+    pub frozen: Global<u32>,
+    /// `[states, len]`
+    pub x: Global<f32>,
+    /// States of the batch.
+    pub states: u32,
+    /// Elements of a state.
+    pub len: u32,
+}
+
+// SAFETY: repr(C), words of eight bytes and two of four.
+unsafe impl Arguments for LangevinAcceptArgs {
+    fn kernel(&self) -> &'static str {
+        "langevin_accept"
+    }
+    fn launch(&self) -> Launch {
+        Launch::blocks(self.len.div_ceil(4).div_ceil(THREADS), self.states)
+    }
+}
+
+/// The twin of both kernels: one state. `likelihood` comes with its gamma.
+pub fn langevin(
+    seed: u64,
+    key: StateKey,
+    step: StepRecord,
+    prior: &[f32],
+    likelihood: Option<(&[f32], f64)>,
+    x: &mut [f32],
+    frozen: &mut u32,
+) {
+    if *frozen != 0 {
+        return;
+    }
+    let update = Update::of(step, likelihood.map_or(0.0, |(_, gamma)| gamma));
+    let next = |x: f32, e: usize| {
+        let words = key.stream(seed, Domain::Noise, step.index as u32).words(e as u32 / 4);
+        let score = likelihood.map(|(score, _)| score[e]);
+        update.next(x, prior[e], score, normals(words)[e % 4])
+    };
+    if x.iter().enumerate().all(|(e, &x)| next(x, e).is_finite()) {
+        for (e, x) in x.iter_mut().enumerate() {
+            *x = next(*x, e);
+        }
+    } else {
+        *frozen = step.index as u32 + 1;
+    }
+}
+
+/// The scalars of one update, rounded as the CPU engine rounds them.
+#[derive(Clone, Copy)]
+struct Update {
+    alpha: f32,
+    noise: f32,
+    gamma: f32,
+}
+
+impl Update {
+    #[inline(always)]
+    fn of(step: StepRecord, gamma: f64) -> Self {
+        Self {
+            alpha: step.alpha as f32,
+            noise: (2.0 * step.alpha).root() as f32,
+            gamma: gamma as f32,
+        }
+    }
+
+    #[inline(always)]
+    fn next(self, x: f32, prior: f32, likelihood: Option<f32>, noise: f32) -> f32 {
+        let score = prior + likelihood.map_or(0.0, |score| self.gamma * score);
+        x + self.alpha * score + self.noise * noise
+    }
+}
+
+/// Four neighbouring elements of a state, fewer at its end.
+#[cfg(target_arch = "nvptx64")]
+pub struct Four {
+    first: usize,
+    count: u32,
+    /// Whether one instruction can move all four.
+    aligned: bool,
+}
+
+#[cfg(target_arch = "nvptx64")]
+impl Four {
+    /// Elements `4·quarter` to `4·quarter + 3` of a state of `len`.
+    #[inline(always)]
+    pub fn of(state: usize, quarter: u32, len: u32) -> Option<Self> {
+        let first = 4 * quarter;
+        (first < len).then(|| Self {
+            first: state * len as usize + first as usize,
+            count: if len - first < 4 { len - first } else { 4 },
+            aligned: len % 4 == 0,
+        })
+    }
+
+    /// # Safety
+    /// The array holds the state; so below.
+    #[inline(always)]
+    pub unsafe fn read(&self, from: Global<f32>) -> [f32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.aligned {
+                return from.read4(self.first);
+            }
+            let at = |e: u32| {
+                if e < self.count {
+                    from.read(self.first + e as usize)
+                } else {
+                    0.0
+                }
+            };
+            [at(0), at(1), at(2), at(3)]
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn store(&self, to: Global<f32>, values: [f32; 4]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.aligned {
+                return to.store4(self.first, values);
+            }
+            let [a, b, c, d] = values;
+            to.store(self.first, a);
+            if self.count > 1 {
+                to.store(self.first + 1, b);
+            }
+            if self.count > 2 {
+                to.store(self.first + 2, c);
+            }
+            if self.count > 3 {
+                to.store(self.first + 3, d);
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "nvptx64")]
+mod kernel {
+    use super::*;
+    use crate::device::{block_y, global_thread};
+
+    /// A thread computes the four values of one Philox block.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn langevin_propose(args: LangevinProposeArgs) {
+        // SAFETY: the launch gives a state and a quarter of its elements to each thread.
+        unsafe {
+            let (state, quarter) = (block_y() as usize, global_thread());
+            let Some(four) = Four::of(state, quarter, args.len) else {
+                return;
+            };
+            // Another thread may freeze the state at this very step: then this proposal is not looked at.
+            if args.frozen.load(state) != 0 {
+                return;
+            }
+            let step = args.schedule.now();
+            let with_likelihood = args.likelihood.is_some();
+            let gamma = if with_likelihood { args.gamma.read(state) } else { 0.0 };
+            let update = Update::of(step, gamma);
+            let words = args
+                .keys
+                .key(state)
+                .stream(args.seed, Domain::Noise, step.index as u32)
+                .words(quarter);
+            let noise = normals(words);
+            let (x, prior) = (four.read(args.x), four.read(args.prior));
+            let likelihood = if with_likelihood {
+                four.read(args.likelihood)
+            } else {
+                [0.0; 4]
+            };
+            let next = |e: usize| update.next(x[e], prior[e], with_likelihood.then_some(likelihood[e]), noise[e]);
+            let next = [next(0), next(1), next(2), next(3)];
+            four.store(args.next, next);
+            // Elements past the end of the state are 0 plus noise: finite.
+            if !(next[0].is_finite() && next[1].is_finite() && next[2].is_finite() && next[3].is_finite()) {
+                // Several threads may write this word, all the same value.
+                args.frozen.store(state, step.index as u32 + 1);
+            }
+        }
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn langevin_accept(args: LangevinAcceptArgs) {
+        // SAFETY: the launch gives a state and a quarter of its elements to each thread.
+        unsafe {
+            let (state, quarter) = (block_y() as usize, global_thread());
+            let Some(four) = Four::of(state, quarter, args.len) else {
+                return;
+            };
+            if args.frozen.read(state) == 0 {
+                four.store(args.x, four.read(args.next));
+            }
+        }
+    }
+}

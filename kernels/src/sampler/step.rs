@@ -1,0 +1,82 @@
+//! Where the device is in the schedule.
+//!
+//! The records of all steps are uploaded once. Kernels read the one that the cursor points at, and the last kernel of a
+//! step moves the cursor on, so that a captured graph can be launched again and again without a word from the host.
+
+use crate::global::Global;
+use crate::launch::{Arguments, Launch};
+
+/// What the ops of one Langevin step read beside their tensors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+pub struct StepRecord {
+    /// The noise level beta_t.
+    pub beta: f64,
+    /// The step size alpha_t.
+    pub alpha: f64,
+    /// Number of the step since the start of the run; it keys the noise.
+    pub index: u64,
+}
+
+/// The schedule on the device and the place in it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Schedule {
+    /// One record per step.
+    pub records: Global<StepRecord>,
+    /// One word: the index of the current record.
+    pub cursor: Global<u32>,
+}
+
+#[cfg(target_arch = "nvptx64")]
+impl Schedule {
+    /// The current record.
+    ///
+    /// # Safety
+    /// The cursor points at a record.
+    #[inline(always)]
+    pub unsafe fn now(self) -> StepRecord {
+        // SAFETY: a record is three words of eight bytes.
+        unsafe {
+            let at = 3 * self.cursor.read(0) as usize;
+            let numbers = Global::<f64>::new(self.records.address()).from(at);
+            StepRecord {
+                beta: numbers.read(0),
+                alpha: numbers.read(1),
+                index: numbers.read(2).to_bits(),
+            }
+        }
+    }
+}
+
+/// Moves the cursor to the next record.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct AdvanceStepArgs {
+    /// One word.
+    pub cursor: Global<u32>,
+}
+
+// SAFETY: repr(C), one field.
+unsafe impl Arguments for AdvanceStepArgs {
+    fn kernel(&self) -> &'static str {
+        "advance_step"
+    }
+    fn launch(&self) -> Launch {
+        Launch {
+            grid: [1, 1],
+            threads: 1,
+        }
+    }
+}
+
+#[cfg(target_arch = "nvptx64")]
+mod kernel {
+    use super::*;
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn advance_step(args: AdvanceStepArgs) {
+        // SAFETY: one thread, one word.
+        unsafe { args.cursor.store(0, args.cursor.load(0) + 1) }
+    }
+}
