@@ -72,7 +72,14 @@ for architecture in "${architectures[@]}"; do
     # Fat LTO, and a linker that does nothing: everything, core included, is left in one assembly file, which is PTX.
     "${rustc[@]}" "${flags[@]}" -C lto=fat -C linker=true --crate-name qcs_kernels --edition 2024 --crate-type cdylib \
         --emit=asm,link -L "$deps" --out-dir "$deps" "$kernels/src/lib.rs"
-    { echo "// qcs-kernels $digest"; cat "$deps/qcs_kernels.s"; } > "$work/qcs_$architecture.ptx"
+    # Launch bounds, which Rust cannot express, stand as a comment in the body; they belong between header and body.
+    awk -v digest="$digest" '
+        FNR == 1 && NR == 1 { print "// qcs-kernels " digest }
+        /\.entry/ { split($3, name, "("); entry = name[1] }
+        NR == FNR { if (sub(/.*\/\/ launch bounds: /, "")) bounds[entry] = $0; next }
+        /^{/ && entry in bounds { print bounds[entry]; delete bounds[entry] }
+        !/\/\/ launch bounds: / { print }
+    ' "$deps/qcs_kernels.s" "$deps/qcs_kernels.s" > "$work/qcs_$architecture.ptx"
     mv "$work/qcs_$architecture.ptx" "$out/"
 done
 

@@ -137,6 +137,31 @@ pub unsafe fn block_sum(value: f64, scratch: Shared) -> f64 {
     }
 }
 
+/// Keeps the compiler from computing these values later than here. It would move the arithmetic of an inner loop behind
+/// the branches that follow, next to its uses, and hold all operands in registers until then.
+#[inline(always)]
+pub fn pin(values: &mut [f32; 4]) {
+    // SAFETY: a comment.
+    unsafe {
+        asm!("// {0} {1} {2} {3}", inout(reg32) values[0], inout(reg32) values[1], inout(reg32) values[2],
+            inout(reg32) values[3], options(nomem, nostack, preserves_flags));
+    }
+}
+
+/// Says how many threads a block of this kernel has, and how many blocks a multiprocessor shall hold: the assembler then
+/// keeps to the registers that allows.
+///
+/// Rust has no attribute for it. The comment lands in the body of the kernel, and `build-ptx.sh` turns it into the
+/// directives before the body.
+#[inline(always)]
+pub fn launch_bounds<const THREADS: u32, const BLOCKS: u32>() {
+    // SAFETY: a comment.
+    unsafe {
+        asm!("// launch bounds: .maxntid {}, 1, 1 .minnctapersm {}", const THREADS, const BLOCKS,
+            options(nomem, nostack, preserves_flags));
+    }
+}
+
 /// An address in the block's shared memory, in bytes.
 #[derive(Clone, Copy)]
 pub struct Shared(pub u32);
@@ -199,6 +224,26 @@ impl Shared {
                 options(readonly, nostack, preserves_flags));
         }
         [a, b]
+    }
+
+    #[inline(always)]
+    pub unsafe fn load2_u32(self) -> [u32; 2] {
+        let (a, b);
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("ld.shared.v2.u32 {{{0}, {1}}}, [{2}];", out(reg32) a, out(reg32) b, in(reg32) self.0,
+                options(readonly, nostack, preserves_flags));
+        }
+        [a, b]
+    }
+
+    #[inline(always)]
+    pub unsafe fn store2_u32(self, value: [u32; 2]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("st.shared.v2.u32 [{0}], {{{1}, {2}}};", in(reg32) self.0, in(reg32) value[0], in(reg32) value[1],
+                options(nostack, preserves_flags));
+        }
     }
 
     #[inline(always)]

@@ -83,7 +83,7 @@ mod access {
                     // SAFETY: the caller's promise.
                     unsafe {
                         asm!(concat!("ld.global.nc.", $ptx, " {0}, [{1}];"), out($register) value, in(reg64) address,
-                            options(pure, readonly, nostack, preserves_flags));
+                            options(readonly, nostack, preserves_flags));
                     }
                     value
                 }
@@ -147,7 +147,7 @@ mod access {
             unsafe {
                 asm!("ld.global.nc.v4.f32 {{{0}, {1}, {2}, {3}}}, [{4}];",
                     out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) self.from(index).address,
-                    options(pure, readonly, nostack, preserves_flags));
+                    options(readonly, nostack, preserves_flags));
             }
             [a, b, c, d]
         }

@@ -3,6 +3,7 @@
 //! A case uploads its inputs, launches its kernel with NaN-filled outputs, and compares what comes back with the twin
 //! that stands beside the kernel. It knows its work and the error that rounding allows.
 
+mod conv;
 mod likelihood;
 mod network;
 mod sampler;
@@ -67,6 +68,7 @@ impl Case {
 /// All cases.
 pub fn cases() -> Vec<Case> {
     let mut cases = network::cases();
+    cases.extend(conv::cases());
     cases.extend(likelihood::cases());
     cases.extend(sampler::cases());
     cases

@@ -1,7 +1,7 @@
 //! All cases on the emulator, with the PTX of each architecture.
 
 use qcs_conformance::{Gpu, cases};
-use qcs_emulator::{Buffer, Device, LaunchConfig, LoadedModule, Options, Params};
+use qcs_emulator::{Buffer, Device, LaunchConfig, LoadedModule, Options, Params, Report};
 use qcs_kernels::launch::Launch;
 use qcs_kernels::{PTX_SM_70, PTX_SM_80};
 use std::cell::RefCell;
@@ -11,16 +11,21 @@ struct Emulated {
     device: Device,
     module: LoadedModule,
     buffers: RefCell<HashMap<u64, Buffer<u8>>>,
+    reports: RefCell<Vec<Report>>,
 }
 
 impl Emulated {
-    fn new(ptx: &str) -> Self {
-        let device = Device::new(Options::default());
+    fn new(ptx: &str, profile: bool) -> Self {
+        let device = Device::new(Options {
+            profile,
+            ..Options::default()
+        });
         let module = device.load(ptx).expect("the committed PTX loads");
         Self {
             device,
             module,
             buffers: RefCell::default(),
+            reports: RefCell::default(),
         }
     }
 }
@@ -54,10 +59,9 @@ impl Gpu for Emulated {
             dynamic_shared: 0,
         };
         let params = Params::new().bytes(argument);
-        self.device
-            .launch(&self.module, kernel, config, &params)
-            .map(|_| ())
-            .map_err(|e| e.to_string())
+        let report = self.device.launch(&self.module, kernel, config, &params);
+        self.reports.borrow_mut().push(report.map_err(|e| e.to_string())?);
+        Ok(())
     }
 
     fn guards_intact(&self) -> bool {
@@ -66,7 +70,7 @@ impl Gpu for Emulated {
 }
 
 fn every_case_is_correct(architecture: &str, ptx: &str) {
-    let gpu = Emulated::new(ptx);
+    let gpu = Emulated::new(ptx, false);
     let mut failures = Vec::new();
     for case in cases() {
         let verdict = match case.run(&gpu) {
@@ -90,4 +94,35 @@ fn every_case_is_correct_on_sm_70() {
 #[test]
 fn every_case_is_correct_on_sm_80() {
     every_case_is_correct("sm_80", PTX_SM_80);
+}
+
+#[test]
+fn convolutions_move_full_sectors_without_bank_conflicts() {
+    for ptx in [PTX_SM_70, PTX_SM_80] {
+        let gpu = Emulated::new(ptx, true);
+        // One layer for each tile and activation.
+        let layers = [
+            "5×8→72×64×65",
+            "1×16→16×28×28",
+            "3×16→16×16×16",
+            "1×16→32×14×14 1 taps",
+            "1×16→8×9×9",
+        ];
+        for case in cases()
+            .into_iter()
+            .filter(|case| layers.iter().any(|layer| case.name.contains(layer)))
+        {
+            case.run(&gpu).expect("the case runs");
+        }
+        for report in gpu.reports.borrow().iter() {
+            let kernel = &report.kernel;
+            assert_eq!(report.memory.shared_conflicts, 0, "{kernel}");
+            assert!(
+                report.sector_efficiency() >= 1.0,
+                "{kernel}: {}",
+                report.sector_efficiency()
+            );
+        }
+        assert!(gpu.reports.borrow().len() >= layers.len());
+    }
 }

@@ -138,12 +138,13 @@ fn tau_g(chi_a: f64, tau_f: f64) -> f64 {
 #[cfg(target_arch = "nvptx64")]
 mod kernel {
     use super::*;
-    use crate::device::{block, block_sum, block_y, global_thread, shared_memory, thread};
+    use crate::device::{block, block_sum, block_y, global_thread, launch_bounds, shared_memory, thread};
 
     shared_memory!(scratch, "QCS_EP_MOMENTS", 32);
 
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn ep_moments(args: EpMomentsArgs) {
+        launch_bounds::<CELLS, 8>();
         // SAFETY: the launch gives a state and a cell to each thread.
         unsafe {
             let (state, cell) = (block_y() as usize, global_thread());

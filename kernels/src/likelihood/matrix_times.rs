@@ -1,6 +1,6 @@
 //! y = A·x for every state of a batch: A·x itself, and U·d.
 //!
-//! A warp computes [`ROWS`] rows for [`STATES`] states: each lane takes every 32nd column, and a butterfly joins the
+//! A warp computes 4 rows for 8 states: each lane takes every 32nd column, and a butterfly joins the
 //! lanes. An element of A is loaded once for eight states, one of x once for four rows.
 
 use crate::global::Global;
@@ -66,7 +66,7 @@ pub fn matrix_times<E: Copy + Into<f64>, X: Copy + Into<f64>>(matrix: &[E], x: &
 #[cfg(target_arch = "nvptx64")]
 mod kernel {
     use super::*;
-    use crate::device::{WARP, block, block_y, shuffle_xor_f64, thread};
+    use crate::device::{WARP, block, block_y, launch_bounds, shuffle_xor_f64, thread};
     use crate::float::Float;
     use crate::likelihood::Element;
 
@@ -128,18 +128,21 @@ mod kernel {
 
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn matrix_times_f32_f32(args: MatrixTimesArgs<f32, f32>) {
+        launch_bounds::<{ 32 * WARPS }, 4>();
         // SAFETY: the launch covers the rows and states.
         unsafe { matrix_times(&args) }
     }
 
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn matrix_times_f64_f32(args: MatrixTimesArgs<f64, f32>) {
+        launch_bounds::<{ 32 * WARPS }, 4>();
         // SAFETY: the launch covers the rows and states.
         unsafe { matrix_times(&args) }
     }
 
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn matrix_times_f64_f64(args: MatrixTimesArgs<f64, f64>) {
+        launch_bounds::<{ 32 * WARPS }, 4>();
         // SAFETY: the launch covers the rows and states.
         unsafe { matrix_times(&args) }
     }

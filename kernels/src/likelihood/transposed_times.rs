@@ -1,6 +1,6 @@
 //! y = Aᵀ·g for every state of a batch: the likelihood score Aᵀ·g itself, and Uᵀ·h.
 //!
-//! A block computes 32 columns for [`STATES`] states: a lane has a column, the warps share the rows, and their sums are
+//! A block computes 32 columns for 8 states: a lane has a column, the warps share the rows, and their sums are
 //! joined in order at the end. A piece of g lies in shared memory, where all lanes read the same word at a time.
 
 use crate::global::Global;

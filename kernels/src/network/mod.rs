@@ -1,6 +1,7 @@
 //! The ops of the network. Feature maps are `[batch][channels / 8][height][width][8]` in f32; a *plane* is one block of
 //! eight channels of one image.
 
+pub mod conv;
 pub mod elu;
 pub mod load_image;
 pub mod max_pool;

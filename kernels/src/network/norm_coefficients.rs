@@ -1,7 +1,7 @@
 //! InstanceNorm++ as one scale and one shift per image and channel, such that norm(x) = scale·x + shift.
 //!
 //! norm(x) = gamma·((x − mu)/sqrt(var + eps) + alpha·(mu − mean(mu))/sqrt(var(mu) + eps)) + beta, where var is biased
-//! and var(mu), over the channels, is not. Each variance is a mean of squared deviations from its own mean: E[x²] − E[x]²
+//! and var(mu), over the channels, is not. Each variance is a mean of squared deviations from its own mean: `E[x²] − E[x]²`
 //! cancels for a map with a large mean. Sums are f64.
 //!
 //! Two kernels: means and variances of each plane, then, per image, what joins the channels.

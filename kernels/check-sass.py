@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Assembles the committed PTX and writes kernels/RESOURCES.md: registers, shared memory, occupancy and inner loops.
+
+    kernels/check-sass.py            write kernels/RESOURCES.md
+    kernels/check-sass.py --check    compare with the committed file instead
+
+Fails if a kernel spills registers or keeps anything in local memory, or if an fp32 convolution falls below its limits.
+Needs ptxas 12.9 (the wheel nvidia-cuda-nvcc-cu12 12.9.86) and cuobjdump (the wheel triton 3.4.0; later ones no longer
+know sm_70), on the PATH or named by QCS_PTXAS and QCS_CUOBJDUMP. nvdisasm must stand beside cuobjdump.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+KERNELS = Path(__file__).resolve().parent
+PTX_OF = {70: "qcs_sm_70.ptx", 80: "qcs_sm_80.ptx", 90: "qcs_sm_80.ptx"}
+# Warps, blocks, 32-bit registers and shared memory in bytes of a multiprocessor; shared memory that a block costs.
+MULTIPROCESSOR = {
+    70: (64, 32, 65536, 96 * 1024, 0),
+    80: (64, 32, 65536, 164 * 1024, 1024),
+    90: (64, 32, 65536, 228 * 1024, 1024),
+}
+DEFAULT_THREADS = 256
+# Instructions that do the work of a loop.
+WORK = ("FFMA", "HMMA", "DFMA")
+
+
+def tool(name, variable):
+    path = os.environ.get(variable) or shutil.which(name)
+    if not path:
+        sys.exit(f"check-sass: no {name}: put it on the PATH or set {variable}")
+    return path
+
+
+def assemble(ptxas, arch, cubin):
+    """Registers, shared memory, local memory and spills of each kernel, as ptxas reports them."""
+    ptx = KERNELS / "ptx" / PTX_OF[arch]
+    done = subprocess.run([ptxas, "-v", f"-arch=sm_{arch}", ptx, "-o", cubin], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"check-sass: {ptx.name} for sm_{arch}:\n{done.stderr}")
+    kernels, name = {}, None
+    for line in done.stderr.splitlines():
+        if found := re.search(r"Compiling entry function '(\w+)'", line):
+            name = found[1]
+            kernels[name] = {"local": 0, "spills": 0}
+        elif found := re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", line):
+            kernels[name]["local"] = int(found[1])
+            kernels[name]["spills"] = int(found[2]) + int(found[3])
+        elif found := re.search(r"Used (\d+) registers", line):
+            shared = re.search(r"(\d+) bytes smem", line)
+            kernels[name].update(registers=int(found[1]), shared=int(shared[1]) if shared else 0)
+    threads = launch_bounds(ptx.read_text())
+    for name, kernel in kernels.items():
+        kernel["threads"] = threads.get(name, DEFAULT_THREADS)
+    return kernels
+
+
+def launch_bounds(ptx):
+    entries = re.findall(r"\.entry (\w+)\([^)]*\)\s*\.maxntid (\d+)", ptx)
+    return {name: int(threads) for name, threads in entries}
+
+
+def occupancy(arch, kernel):
+    """Blocks that a multiprocessor holds, and the share of its warps they are."""
+    warps, blocks, registers, shared, per_block = MULTIPROCESSOR[arch]
+    needed = -(-kernel["threads"] // 32)
+    # Registers are handed out to warps in pieces of 256.
+    of_warp = -(-kernel["registers"] * 32 // 256) * 256
+    fit = min(blocks, warps // needed, registers // of_warp // 4 * 4 // needed)
+    if kernel["shared"]:
+        fit = min(fit, shared // (kernel["shared"] + per_block))
+    return fit, fit * needed / warps
+
+
+def disassemble(cuobjdump, cubin):
+    """The SASS of each kernel."""
+    text = subprocess.run([cuobjdump, "-sass", cubin], capture_output=True, text=True, check=True).stdout
+    parts = re.split(r"Function : (\w+)", text)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def inner_loop(text):
+    """Of the loop with the most arithmetic: which instruction, how many of them, of how many; shared and matrix loads."""
+    code = [(int(a, 16), i) for a, i in re.findall(r"/\*([0-9a-f]{4,})\*/\s+([^;]+);", text)]
+    place = {address: n for n, (address, _) in enumerate(code)}
+    best = None
+    for n, (_, instruction) in enumerate(code):
+        jump = re.search(r"BRA (?:`\(\.L\w+\)|0x([0-9a-f]+))", instruction)
+        target = place.get(int(jump[1], 16)) if jump and jump[1] else None
+        if target is None or target >= n:
+            continue
+        opcodes = [re.sub(r"^@!?U?P\w+ ", "", i).split()[0] for _, i in code[target : n + 1]]
+        for work in WORK:
+            count = sum(o.split(".")[0] == work for o in opcodes)
+            if count and (best is None or count > best["count"]):
+                best = {
+                    "work": work,
+                    "count": count,
+                    "of": sum(o != "NOP" for o in opcodes),
+                    "shared": sum(o.split(".")[0] in ("LDS", "LDSM") for o in opcodes),
+                }
+    return best
+
+
+def complaints(arch, name, kernel, loop):
+    if kernel["local"] or kernel["spills"]:
+        yield f"sm_{arch} {name}: {kernel['local']} bytes of local memory, {kernel['spills']} bytes of spills"
+    if name.startswith("conv_f32_128x128"):
+        if loop["count"] < 0.85 * loop["of"]:
+            yield f"sm_{arch} {name}: {loop['count']} FFMA of {loop['of']} instructions"
+        if occupancy(arch, kernel)[0] < 2:
+            yield f"sm_{arch} {name}: {occupancy(arch, kernel)[0]} block per multiprocessor"
+
+
+def table(arch, rows):
+    lines = [
+        f"## sm_{arch}",
+        "",
+        "| kernel | threads | registers | shared memory | blocks per SM | warps | inner loop |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, kernel, loop in rows:
+        blocks, share = occupancy(arch, kernel)
+        inner = ""
+        if loop and loop["count"] >= 16:
+            inner = f"{loop['count']} {loop['work']} of {loop['of']} ({loop['count'] / loop['of']:.0%})"
+            inner += f", {loop['shared']} shared loads" if loop["shared"] else ""
+        numbers = f"{kernel['threads']} | {kernel['registers']} | {kernel['shared']} | {blocks} | {share:.0%}"
+        lines.append(f"| `{name}` | {numbers} | {inner} |")
+    return lines + [""]
+
+
+def main():
+    ptxas, cuobjdump = tool("ptxas", "QCS_PTXAS"), tool("cuobjdump", "QCS_CUOBJDUMP")
+    lines = [
+        "# What the kernels take",
+        "",
+        "Generated by `kernels/check-sass.py` from the committed PTX with ptxas 12.9; do not edit. No kernel spills or uses",
+        "local memory. *warps* is the share of a multiprocessor's warps that are resident; *inner loop* is the loop with the",
+        "most arithmetic: fused multiply-adds (FFMA, DFMA) or matrix instructions (HMMA) among all its instructions.",
+        "",
+    ]
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder:
+        for arch in PTX_OF:
+            cubin = str(Path(folder) / f"{arch}.cubin")
+            kernels = sorted(assemble(ptxas, arch, cubin).items())
+            sass = disassemble(cuobjdump, cubin)
+            rows = [(name, kernel, inner_loop(sass[name])) for name, kernel in kernels]
+            wrong += [c for row in rows for c in complaints(arch, *row)]
+            lines += table(arch, rows)
+    text = "\n".join(lines)
+    if wrong:
+        sys.exit("check-sass:\n" + "\n".join(wrong))
+    path = KERNELS / "RESOURCES.md"
+    if "--check" in sys.argv[1:]:
+        if path.read_text() != text:
+            sys.exit("check-sass: kernels/RESOURCES.md is not what the PTX gives: run kernels/check-sass.py")
+    else:
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+//! Convolution, 3×3 (dilated or not) or 1×1, stride 1, zero padding that keeps the size, fused with what stands around
+//! it: the input's norm and ELU, the bias, a residual.
+//!
+//! The kernels see it as a product of matrices that are never formed (implicit GEMM): a row per pixel of the batch, a
+//! column per output channel, and a sum over *steps*, each one tap of one block of eight input channels. Zero padding is
+//! applied after the activation.
+
+#[cfg(target_arch = "nvptx64")]
+mod fp32;
+
+use super::padded;
+use crate::global::Global;
+use crate::launch::{Arguments, BLOCK, Launch};
+
+/// output = conv(activation(input)) + bias + residual
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ConvArgs {
+    /// `[images, in_blocks, height, width, 8]`
+    pub input: Global<f32>,
+    /// Scales and shifts of the input, `[images, 2, 8·in_blocks]`, or none
+    pub coefficients: Global<f32>,
+    /// As [`pack_weights`] gives them
+    pub weights: Global<f32>,
+    /// `[8·out_blocks]`, or none
+    pub bias: Global<f32>,
+    /// `[images, out_blocks, height, width, 8]`, or none
+    pub residual: Global<f32>,
+    /// `[images, out_blocks, height, width, 8]`
+    pub output: Global<f32>,
+    /// Images of the batch.
+    pub images: u32,
+    /// Blocks of eight input channels, at most [`MOST_IN_BLOCKS`].
+    pub in_blocks: u32,
+    /// Blocks of eight output channels.
+    pub out_blocks: u32,
+    /// Rows.
+    pub height: u32,
+    /// Columns.
+    pub width: u32,
+    /// 9 for a 3×3 kernel, 1 for 1×1.
+    pub taps: u32,
+    /// Distance of the taps in pixels.
+    pub dilation: u32,
+    /// 1 if the input passes ELU, after its norm if it has coefficients; 0 if it is taken as it is.
+    pub elu: u32,
+}
+
+/// The pixels and output channels that one block of threads computes, and its threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tile {
+    pixels: u32,
+    outputs: u32,
+    threads: u32,
+    /// Names of the kernels without activation, with ELU, with norm and ELU.
+    kernels: [&'static str; 3],
+}
+
+/// For large layers: every loaded word is used in 128 sums.
+const LARGE: Tile = Tile {
+    pixels: 128,
+    outputs: 128,
+    threads: 256,
+    kernels: [
+        "conv_f32_128x128_none",
+        "conv_f32_128x128_elu",
+        "conv_f32_128x128_norm_elu",
+    ],
+};
+
+/// For layers that would not give every multiprocessor a large tile.
+const SMALL: Tile = Tile {
+    pixels: 64,
+    outputs: 64,
+    threads: 128,
+    kernels: ["conv_f32_64x64_none", "conv_f32_64x64_elu", "conv_f32_64x64_norm_elu"],
+};
+
+/// For the last layer, which has as many outputs as an image has channels.
+const NARROW: Tile = Tile {
+    pixels: 128,
+    outputs: 8,
+    threads: 64,
+    kernels: ["conv_f32_128x8_none", "conv_f32_128x8_elu", "conv_f32_128x8_norm_elu"],
+};
+
+/// Input channels that a layer may have, in blocks: the kernels keep a table of steps, of 9·64 + 1 entries.
+pub const MOST_IN_BLOCKS: u32 = 64;
+
+/// Tiles that keep the multiprocessors of a V100 or an A100 busy, two blocks on each.
+const ENOUGH: u32 = 160;
+
+impl ConvArgs {
+    fn pixels(&self) -> u32 {
+        self.images * self.height * self.width
+    }
+
+    /// Every output is summed in the same order by every tile, so the choice does not change any bit.
+    fn tile(&self) -> Tile {
+        let outputs = self.out_blocks * BLOCK as u32;
+        if outputs <= NARROW.outputs {
+            NARROW
+        } else if self.grid(LARGE)[0] * self.grid(LARGE)[1] >= ENOUGH && outputs > SMALL.outputs {
+            LARGE
+        } else {
+            SMALL
+        }
+    }
+
+    fn grid(&self, tile: Tile) -> [u32; 2] {
+        let outputs = self.out_blocks * BLOCK as u32;
+        [self.pixels().div_ceil(tile.pixels), outputs.div_ceil(tile.outputs)]
+    }
+}
+
+// SAFETY: repr(C), words of eight bytes and eight of four.
+unsafe impl Arguments for ConvArgs {
+    fn kernel(&self) -> &'static str {
+        let [none, elu, norm_elu] = self.tile().kernels;
+        match (self.elu, self.coefficients.is_some()) {
+            (0, _) => none,
+            (_, false) => elu,
+            (_, true) => norm_elu,
+        }
+    }
+    /// Panics if there are more than [`MOST_IN_BLOCKS`] of them.
+    fn launch(&self) -> Launch {
+        assert!(
+            self.in_blocks <= MOST_IN_BLOCKS,
+            "a convolution of more than 512 input channels"
+        );
+        let tile = self.tile();
+        Launch {
+            grid: self.grid(tile),
+            threads: tile.threads,
+        }
+    }
+}
+
+/// Floats of packed weights: those of every step, and of one more, which the kernels load and do not use.
+pub const fn packed_len(outputs: usize, inputs: usize, taps: usize) -> usize {
+    (padded(inputs) * taps + BLOCK) * padded(outputs)
+}
+
+/// Weights `[outputs, inputs, taps]` in the order in which the kernels read them:
+/// `[in block][tap][in channel of the block][outputs padded]`, zeros where a channel is padding.
+///
+/// # Panics
+/// If `weight` or `packed` has another length than the shape gives.
+pub fn pack_weights(weight: &[f32], outputs: usize, inputs: usize, taps: usize, packed: &mut [f32]) {
+    assert_eq!(weight.len(), outputs * inputs * taps);
+    assert_eq!(packed.len(), packed_len(outputs, inputs, taps));
+    let wide = padded(outputs);
+    packed.fill(0.0);
+    for o in 0..outputs {
+        for i in 0..inputs {
+            for tap in 0..taps {
+                let row = (i / BLOCK * taps + tap) * BLOCK + i % BLOCK;
+                packed[row * wide + o] = weight[(o * inputs + i) * taps + tap];
+            }
+        }
+    }
+}
+
+/// What the twin computes with, in the order of a checkpoint, without padding.
+#[cfg(not(target_arch = "nvptx64"))]
+#[derive(Clone, Copy, Debug)]
+pub struct Layer<'a> {
+    /// `[outputs, inputs, taps]`
+    pub weight: &'a [f32],
+    /// `[outputs]`
+    pub bias: Option<&'a [f32]>,
+    /// Output channels.
+    pub outputs: usize,
+    /// Input channels.
+    pub inputs: usize,
+    /// 9 or 1.
+    pub taps: usize,
+    /// Distance of the taps in pixels.
+    pub dilation: usize,
+}
+
+/// The twin, summed in f64: one image. The input is what the activation gives, both maps are `[channels / 8, h, w, 8]`;
+/// padding channels of the output become 0.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn conv(
+    layer: Layer<'_>,
+    input: &[f32],
+    height: usize,
+    width: usize,
+    residual: Option<&[f32]>,
+    output: &mut [f32],
+) {
+    let pixels = height * width;
+    let index = |c: usize, y: usize, x: usize| (c / BLOCK * pixels + y * width + x) * BLOCK + c % BLOCK;
+    // The row or column that a tap looks at, if it is in the map.
+    let shifted = |at: usize, tap: usize, size: usize| {
+        let at = at + tap * layer.dilation;
+        at.checked_sub(layer.dilation).filter(|&at| at < size)
+    };
+    output.fill(0.0);
+    for o in 0..layer.outputs {
+        for (y, x) in (0..pixels).map(|p| (p / width, p % width)) {
+            let mut sum = layer.bias.map_or(0.0, |bias| f64::from(bias[o]));
+            for tap in 0..layer.taps {
+                let (row, column) = if layer.taps == 1 { (1, 1) } else { (tap / 3, tap % 3) };
+                let (Some(y), Some(x)) = (shifted(y, row, height), shifted(x, column, width)) else {
+                    continue;
+                };
+                for i in 0..layer.inputs {
+                    let weight = layer.weight[(o * layer.inputs + i) * layer.taps + tap];
+                    sum += f64::from(weight) * f64::from(input[index(i, y, x)]);
+                }
+            }
+            let at = index(o, y, x);
+            output[at] = (sum + residual.map_or(0.0, |r| f64::from(r[at]))) as f32;
+        }
+    }
+}
+
+/// The twin of the activation: one image, with `[2, channels]` coefficients where there is a norm.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn activate(input: &mut [f32], coefficients: Option<&[f32]>, pixels: usize, with_elu: bool) {
+    let channels = input.len() / pixels;
+    for (at, value) in input.iter_mut().enumerate() {
+        let channel = at / BLOCK / pixels * BLOCK + at % BLOCK;
+        let (scale, shift) = coefficients.map_or((1.0, 0.0), |c| (c[channel], c[channels + channel]));
+        if with_elu {
+            let normed = f64::from(*value) * f64::from(scale) + f64::from(shift);
+            *value = super::elu::elu(normed as f32);
+        }
+    }
+}
