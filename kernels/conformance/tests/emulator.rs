@@ -69,36 +69,36 @@ impl Gpu for Emulated {
     }
 }
 
-fn every_case_is_correct(architecture: &str, ptx: &str) {
+fn every_case_is_correct(architecture: u32, ptx: &str) {
     let gpu = Emulated::new(ptx, false);
     let mut failures = Vec::new();
-    for case in cases() {
+    for case in cases().into_iter().filter(|case| case.architecture <= architecture) {
         let verdict = match case.run(&gpu) {
             Ok(error) if error <= case.bound => format!("ok, error {error:.1e} of {:.1e}", case.bound),
             Ok(error) => format!("WRONG, error {error:.3e} of {:.1e}", case.bound),
             Err(reason) => format!("FAILED: {reason}"),
         };
-        println!("{architecture} {:45} {verdict}", case.name);
+        println!("sm_{architecture} {:45} {verdict}", case.name);
         if !verdict.starts_with("ok") {
             failures.push(format!("{}: {verdict}", case.name));
         }
     }
-    assert!(failures.is_empty(), "{architecture}:\n{}", failures.join("\n"));
+    assert!(failures.is_empty(), "sm_{architecture}:\n{}", failures.join("\n"));
 }
 
 #[test]
 fn every_case_is_correct_on_sm_70() {
-    every_case_is_correct("sm_70", PTX_SM_70);
+    every_case_is_correct(70, PTX_SM_70);
 }
 
 #[test]
 fn every_case_is_correct_on_sm_80() {
-    every_case_is_correct("sm_80", PTX_SM_80);
+    every_case_is_correct(80, PTX_SM_80);
 }
 
 #[test]
 fn convolutions_move_full_sectors_without_bank_conflicts() {
-    for ptx in [PTX_SM_70, PTX_SM_80] {
+    for (architecture, ptx) in [(70, PTX_SM_70), (80, PTX_SM_80)] {
         let gpu = Emulated::new(ptx, true);
         // One layer for each tile and activation.
         let layers = [
@@ -107,21 +107,23 @@ fn convolutions_move_full_sectors_without_bank_conflicts() {
             "3×16→16×16×16",
             "1×16→32×14×14 1 taps",
             "1×16→8×9×9",
+            "5×16→32×14×14 9 taps",
+            "1×128→128×16×16",
         ];
+        let named = |name: &str| layers.iter().any(|layer| name.contains(layer));
         for case in cases()
             .into_iter()
-            .filter(|case| layers.iter().any(|layer| case.name.contains(layer)))
+            .filter(|case| case.architecture <= architecture && named(&case.name))
         {
             case.run(&gpu).expect("the case runs");
         }
         for report in gpu.reports.borrow().iter() {
             let kernel = &report.kernel;
             assert_eq!(report.memory.shared_conflicts, 0, "{kernel}");
-            assert!(
-                report.sector_efficiency() >= 1.0,
-                "{kernel}: {}",
-                report.sector_efficiency()
-            );
+            // A pixel of eight halves is half a sector, and a shifted row may begin in the middle of one.
+            let least = if kernel == "conv_f16_128x128" { 0.9 } else { 1.0 };
+            let full = report.sector_efficiency();
+            assert!(full >= least, "{kernel}: {full}");
         }
         assert!(gpu.reports.borrow().len() >= layers.len());
     }

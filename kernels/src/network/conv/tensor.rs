@@ -1,0 +1,110 @@
+//! The convolution on the tensor cores: what its kernels have in common.
+//!
+//! The same product of matrices as in fp32, cut along its depth into *units*: one tap of as many channels as a matrix
+//! instruction takes, 16 in half precision or 8 in TF32. A unit is two *planes* of 16 bytes per pixel or output, and a
+//! plane is what eight rows of a matrix fragment are read from without a bank conflict, in one piece.
+
+use super::precision::Precision;
+use super::{MOST_IN_BLOCKS, padded};
+use crate::global::Global;
+use crate::launch::{Arguments, BLOCK, Launch};
+
+/// Pixels and outputs of a tile, and its threads.
+pub(super) const PIXELS: u32 = 128;
+pub(super) const OUTPUTS: u32 = 128;
+pub(super) const THREADS: u32 = 256;
+
+/// output = conv(prepared input) + bias + residual, products rounded to the input's precision, sums in f32
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct TensorConvArgs {
+    /// As [`ConvPrepareArgs`](super::prepare::ConvPrepareArgs) gives it
+    pub input: Global<f32>,
+    /// As [`pack_tensor_weights`] gives them
+    pub weights: Global<f32>,
+    /// `[8·out_blocks]`, or none
+    pub bias: Global<f32>,
+    /// `[images, out_blocks, height, width, 8]`, or none
+    pub residual: Global<f32>,
+    /// `[images, out_blocks, height, width, 8]`
+    pub output: Global<f32>,
+    /// Images of the batch.
+    pub images: u32,
+    /// Units of input channels.
+    pub units: u32,
+    /// Blocks of eight output channels.
+    pub out_blocks: u32,
+    /// Rows.
+    pub height: u32,
+    /// Columns.
+    pub width: u32,
+    /// 9 for a 3×3 kernel, 1 for 1×1.
+    pub taps: u32,
+    /// Distance of the taps in pixels.
+    pub dilation: u32,
+    /// The code of a [`Precision`]; TF32 needs compute capability 8.0.
+    pub precision: u32,
+}
+
+// SAFETY: repr(C), words of eight bytes and eight of four.
+unsafe impl Arguments for TensorConvArgs {
+    fn kernel(&self) -> &'static str {
+        if self.precision == Precision::F16.code() {
+            "conv_f16_128x128"
+        } else {
+            "conv_tf32_128x128"
+        }
+    }
+    /// Panics if there are more than [`MOST_IN_BLOCKS`] units.
+    fn launch(&self) -> Launch {
+        assert!(self.units <= MOST_IN_BLOCKS, "a convolution of too many input channels");
+        let pixels = self.images * self.height * self.width;
+        Launch {
+            grid: [
+                pixels.div_ceil(PIXELS),
+                (self.out_blocks * BLOCK as u32).div_ceil(OUTPUTS),
+            ],
+            threads: THREADS,
+        }
+    }
+}
+
+/// Words of four bytes of packed weights.
+pub const fn packed_tensor_words(precision: Precision, outputs: usize, inputs: usize, taps: usize) -> usize {
+    precision.units(inputs) * taps * padded(outputs) * 8
+}
+
+/// Weights `[outputs, inputs, taps]` as `[unit][tap][plane][outputs padded][16 bytes]`, rounded; zeros where a channel is
+/// padding. A word is one TF32 number or two halves, the first one low.
+///
+/// # Panics
+/// If `weight` or `packed` has another length than the shape gives.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn pack_tensor_weights(
+    precision: Precision,
+    weight: &[f32],
+    outputs: usize,
+    inputs: usize,
+    taps: usize,
+    packed: &mut [u32],
+) {
+    use super::precision::{f16_bits, tf32};
+    assert_eq!(weight.len(), outputs * inputs * taps);
+    assert_eq!(packed.len(), packed_tensor_words(precision, outputs, inputs, taps));
+    let (wide, unit) = (padded(outputs), precision.unit());
+    packed.fill(0);
+    for o in 0..outputs {
+        for i in 0..inputs {
+            for tap in 0..taps {
+                let value = weight[(o * inputs + i) * taps + tap];
+                let plane = (i / unit * taps + tap) * 2 + i % unit / (unit / 2);
+                let row = (plane * wide + o) * 4;
+                let within = i % (unit / 2);
+                match precision {
+                    Precision::Tf32 => packed[row + within] = tf32(value).to_bits(),
+                    Precision::F16 => packed[row + within / 2] |= u32::from(f16_bits(value)) << (within % 2 * 16),
+                }
+            }
+        }
+    }
+}
