@@ -4,7 +4,7 @@
 //! leave no room for it. In half precision a block of eight channels is 16 bytes, and their number is made even; TF32
 //! keeps the layout of the feature map.
 
-use super::precision::{Precision, tf32};
+use super::precision::Precision;
 use crate::float::Float;
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
@@ -105,6 +105,7 @@ pub fn conv_prepare(
 mod kernel {
     use super::*;
     use crate::device::{divide, global_thread, half_pair};
+    use crate::network::conv::precision::tf32;
 
     /// The four activated channels of this thread, and their place among the half blocks of the output.
     #[inline(always)]

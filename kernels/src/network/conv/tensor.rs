@@ -55,10 +55,15 @@ unsafe impl Arguments for TensorConvArgs {
             "conv_tf32_128x128"
         }
     }
-    /// Panics if there are more than [`MOST_IN_BLOCKS`] units.
+    /// Panics if there are more than [`MOST_IN_BLOCKS`] units, or 4 GiB of input.
     fn launch(&self) -> Launch {
         assert!(self.units <= MOST_IN_BLOCKS, "a convolution of too many input channels");
         let pixels = self.images * self.height * self.width;
+        let bytes = u64::from(pixels) * u64::from(self.units) * 32;
+        assert!(
+            bytes <= u64::from(u32::MAX),
+            "the kernels address a prepared map with 32 bits"
+        );
         Launch {
             grid: [
                 pixels.div_ceil(PIXELS),
