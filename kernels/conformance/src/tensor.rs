@@ -25,6 +25,9 @@ pub fn cases() -> Vec<Case> {
             (2, 40, 72, 5, 7, 1, 1),
             (3, 8, 5, 1, 1, 9, 1),
             (1, 128, 128, 16, 16, 9, 1),
+            // Enough pixels for the large tile.
+            (5, 16, 72, 64, 65, 9, 1),
+            (6, 8, 136, 45, 44, 1, 1),
         ] {
             cases.push(conv_case(precision, layer));
         }

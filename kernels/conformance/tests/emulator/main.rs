@@ -47,6 +47,7 @@ fn convolutions_move_full_sectors_without_bank_conflicts() {
             "1×16→8×9×9",
             "5×16→32×14×14 9 taps",
             "1×128→128×16×16",
+            "5×16→72×64×65",
         ];
         let named = |name: &str| layers.iter().any(|layer| name.contains(layer));
         for case in cases()
@@ -59,7 +60,7 @@ fn convolutions_move_full_sectors_without_bank_conflicts() {
             let kernel = &report.kernel;
             assert_eq!(report.memory.shared_conflicts, 0, "{kernel}");
             // A pixel of eight halves is half a sector, and a shifted row may begin in the middle of one.
-            let least = if kernel == "conv_f16_128x128" { 0.9 } else { 1.0 };
+            let least = if kernel.starts_with("conv_f16") { 0.9 } else { 1.0 };
             let full = report.sector_efficiency();
             assert!(full >= least, "{kernel}: {full}");
         }

@@ -77,7 +77,7 @@ const BARRIER: &str = "bar.sync \t0;";
 const MUTANTS: [Mutant; 9] = [
     Mutant::new("conv_f32_64x64_none", "conv f32 1×1→16", BARRIER, "", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv f32 1×16→32", BARRIER, "", Which::Last),
-    Mutant::new("conv_f16_128x128", "conv F16 2×24", BARRIER, "", Which::Last),
+    Mutant::new("conv_f16_64x64", "conv F16 2×24", BARRIER, "", Which::Last),
     Mutant::new(
         "transposed_times_f64_f64",
         "transposed_times f64 f64",
@@ -95,14 +95,14 @@ const MUTANTS: [Mutant; 9] = [
 /// Edits of what only the newer architecture has.
 const MUTANTS_SM_80: [Mutant; 2] = [
     Mutant::new(
-        "conv_f16_128x128",
+        "conv_f16_64x64",
         "conv F16 2×24",
         "cp.async.wait_group 2;",
         "cp.async.wait_group 3;",
         Which::First,
     ),
     Mutant::new(
-        "conv_tf32_128x128",
+        "conv_tf32_64x64",
         "conv Tf32 2×24",
         "cp.async.wait_group 2;",
         "",

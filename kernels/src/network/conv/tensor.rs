@@ -5,14 +5,14 @@
 //! plane is what eight rows of a matrix fragment are read from without a bank conflict, in one piece.
 
 use super::precision::Precision;
-use super::{MOST_IN_BLOCKS, padded};
+use super::{ENOUGH, MOST_IN_BLOCKS, padded};
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
 
-/// Pixels and outputs of a tile, and its threads.
-pub(super) const PIXELS: u32 = 128;
-pub(super) const OUTPUTS: u32 = 128;
-pub(super) const THREADS: u32 = 256;
+/// Pixels and outputs of the large tile and of the small one, for layers that would not give every multiprocessor a large
+/// one. A block has two threads per pixel.
+const LARGE: u32 = 128;
+const SMALL: u32 = 64;
 
 /// output = conv(prepared input) + bias + residual, products rounded to the input's precision, sums in f32
 #[derive(Clone, Copy, Debug)]
@@ -46,30 +46,41 @@ pub struct TensorConvArgs {
     pub precision: u32,
 }
 
+impl TensorConvArgs {
+    fn grid(&self, tile: u32) -> [u32; 2] {
+        let pixels = self.images * self.height * self.width;
+        [pixels.div_ceil(tile), (self.out_blocks * BLOCK as u32).div_ceil(tile)]
+    }
+
+    /// Both tiles add in the same order, so the choice does not change any bit.
+    fn tile(&self) -> u32 {
+        let [pixels, outputs] = self.grid(LARGE);
+        if pixels * outputs >= ENOUGH { LARGE } else { SMALL }
+    }
+}
+
 // SAFETY: repr(C), words of eight bytes and eight of four.
 unsafe impl Arguments for TensorConvArgs {
     fn kernel(&self) -> &'static str {
-        if self.precision == Precision::F16.code() {
-            "conv_f16_128x128"
-        } else {
-            "conv_tf32_128x128"
+        match (self.precision == Precision::F16.code(), self.tile()) {
+            (true, LARGE) => "conv_f16_128x128",
+            (true, _) => "conv_f16_64x64",
+            (false, LARGE) => "conv_tf32_128x128",
+            (false, _) => "conv_tf32_64x64",
         }
     }
     /// Panics if there are more than [`MOST_IN_BLOCKS`] units, or 4 GiB of input.
     fn launch(&self) -> Launch {
         assert!(self.units <= MOST_IN_BLOCKS, "a convolution of too many input channels");
-        let pixels = self.images * self.height * self.width;
-        let bytes = u64::from(pixels) * u64::from(self.units) * 32;
+        let pixels = u64::from(self.images) * u64::from(self.height * self.width);
+        let bytes = pixels * u64::from(self.units) * 32;
         assert!(
             bytes <= u64::from(u32::MAX),
             "the kernels address a prepared map with 32 bits"
         );
         Launch {
-            grid: [
-                pixels.div_ceil(PIXELS),
-                (self.out_blocks * BLOCK as u32).div_ceil(OUTPUTS),
-            ],
-            threads: THREADS,
+            grid: self.grid(self.tile()),
+            threads: 2 * self.tile(),
         }
     }
 }

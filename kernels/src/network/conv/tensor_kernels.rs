@@ -1,22 +1,33 @@
 //! The convolution on the tensor cores, for each generation of them.
 //!
-//! Eight warps share a tile of 128 × 128: each sums 64 pixels × 32 outputs in registers. From compute capability 8.0 on,
-//! copies into shared memory run on their own, three units ahead, and `ldmatrix` brings fragments into registers: 6 of
-//! them for 16 matrix instructions. Volta has neither: there a unit is loaded into registers while the one before is
-//! computed, and fragments are read 16 bytes per lane, 12 reads for 32 matrix instructions.
+//! Eight warps share a tile of 128 × 128, each with 64 pixels × 32 outputs in registers; or four a tile of 64 × 64, each
+//! with 32 × 32. From compute capability 8.0 on, copies into shared memory run on their own, three units ahead, and
+//! `ldmatrix` brings fragments into registers: 6 of them for 16 matrix instructions, 4 for 8 in the small tile. Volta has
+//! neither: there a unit is loaded into registers while the one before is computed, and fragments are read 16 bytes per
+//! lane, 12 reads for 32 matrix instructions, or 8 for 16.
 
-use super::tensor::{OUTPUTS, PIXELS, THREADS, TensorConvArgs};
-use crate::device::{Shared, WARP, barrier, block, block_y, divide, launch_bounds, shared_memory, thread};
+use super::tensor::TensorConvArgs;
+use crate::device::{
+    Shared, WARP, barrier, block, block_threads, block_y, divide, launch_bounds, shared_memory, thread,
+};
 use crate::launch::BLOCK;
 
 /// Bytes of 16 per row: a row of a plane.
 const ROW: u32 = 16;
 /// From one plane to the next. The skew lets eight lanes that store four pixels of two planes touch every bank once.
-const PLANE: u32 = PIXELS * ROW + 64;
+const fn plane(tile: u32) -> u32 {
+    tile * ROW + 64
+}
+
 /// The two planes of the input or of the weights.
-const OPERAND: u32 = 2 * PLANE;
+const fn operand(tile: u32) -> u32 {
+    2 * plane(tile)
+}
+
 /// Both operands of a unit.
-const STAGE: u32 = 2 * OPERAND;
+const fn stage(tile: u32) -> u32 {
+    2 * operand(tile)
+}
 
 /// What a thread copies at each unit: 16 bytes of one pixel and 16 bytes of the weights of one output.
 struct Source {
@@ -35,16 +46,16 @@ struct Source {
 impl Source {
     /// `PIXEL` is how many bytes of a unit lie together: 16 if its planes are planes in memory too, 32 if not.
     #[inline(always)]
-    unsafe fn new<const PIXEL: u32>(args: &TensorConvArgs) -> Self {
-        let (plane, in_tile) = if PIXEL == 16 {
-            (thread() / PIXELS, thread() % PIXELS)
+    unsafe fn new<const PIXEL: u32, const TILE: u32>(args: &TensorConvArgs) -> Self {
+        let (of_unit, in_tile) = if PIXEL == 16 {
+            (thread() / TILE, thread() % TILE)
         } else {
             (thread() % 2, thread() / 2)
         };
         let pixels = args.height * args.width;
         // SAFETY: an image has rows and columns.
         let ((image, of_image), y, x) = unsafe {
-            let (image, of_image) = divide(block() * PIXELS + in_tile, pixels);
+            let (image, of_image) = divide(block() * TILE + in_tile, pixels);
             let (y, x) = divide(of_image, args.width);
             ((image, of_image), y as i32, x as i32)
         };
@@ -58,18 +69,18 @@ impl Source {
             }
             tap += 1;
         }
-        let (weights_plane, output) = (thread() / OUTPUTS, thread() % OUTPUTS);
-        let (column, wide) = (block_y() * OUTPUTS + output, args.out_blocks * BLOCK as u32);
+        let (weights_plane, output) = (thread() / TILE, thread() % TILE);
+        let (column, wide) = (block_y() * TILE + output, args.out_blocks * BLOCK as u32);
         // Columns past the end get weights that are there; their sums are not stored.
         let column = if column < wide { column } else { column % BLOCK as u32 };
         let plane_in_memory = if PIXEL == 16 { pixels * ROW } else { ROW };
         Self {
-            centre: image * args.units * pixels * 2 * ROW + plane * plane_in_memory + of_image * PIXEL,
+            centre: image * args.units * pixels * 2 * ROW + of_unit * plane_in_memory + of_image * PIXEL,
             weights_step: 2 * wide * ROW,
             inside: if image < args.images { inside } else { 0 },
             weights: args.weights.address() + u64::from((weights_plane * wide + column) * ROW),
-            input_place: plane * PLANE + in_tile * ROW,
-            weights_place: OPERAND + weights_plane * PLANE + output * ROW,
+            input_place: of_unit * plane(TILE) + in_tile * ROW,
+            weights_place: operand(TILE) + weights_plane * plane(TILE) + output * ROW,
         }
     }
 
@@ -106,7 +117,7 @@ unsafe fn fill_table<const PIXEL: u32>(args: &TensorConvArgs, table: Shared) {
                 .at(unit * 8)
                 .store2_u32([(shift as u32).wrapping_add(channels * pixels * 2 * ROW), 1 << tap]);
         }
-        unit += THREADS;
+        unit += block_threads();
     }
 }
 
@@ -135,11 +146,11 @@ unsafe fn finish_pair(args: &TensorConvArgs, pixel: u32, column: u32, sums: [f32
     }
 }
 
-/// This warp's first pixel and first output in the tile: two rows of four warps.
+/// This warp's first pixel and first output in the tile: it has half of the pixels, and 32 outputs.
 #[inline(always)]
-fn warp_place() -> (u32, u32) {
+fn warp_place<const TILE: u32>() -> (u32, u32) {
     let warp = thread() / WARP;
-    (warp % 2 * 64, warp / 2 * 32)
+    (warp % 2 * (TILE / 2), warp / 2 * 32)
 }
 
 #[cfg(target_feature = "sm_80")]
@@ -151,23 +162,24 @@ mod ampere {
     const STAGES: u32 = 4;
 
     // Four stages, and a table of up to 64 · 9 units.
-    shared_memory!(stages, "QCS_CONV_TENSOR", 38400);
+    shared_memory!(large, "QCS_CONV_TENSOR_128", 38400);
+    shared_memory!(small, "QCS_CONV_TENSOR_64", 22016);
 
     /// Starts the copies of a unit, or of none, as a group of its own.
     #[inline(always)]
-    unsafe fn copy(args: &TensorConvArgs, source: &Source, unit: u32) {
+    unsafe fn copy<const TILE: u32>(args: &TensorConvArgs, source: &Source, stages: Shared, unit: u32) {
         if unit < args.units * args.taps {
             // SAFETY: stage and table are there, and so is the source: the first pixel stands in for one outside.
             unsafe {
-                let stage = stages().at(unit % STAGES * STAGE);
-                let input = source.input(args, stages().at(STAGES * STAGE + unit * 8).load2_u32());
+                let to = stages.at(unit % STAGES * stage(TILE));
+                let input = source.input(args, stages.at(STAGES * stage(TILE) + unit * 8).load2_u32());
                 copy16(
-                    stage.at(source.input_place),
+                    to.at(source.input_place),
                     input.unwrap_or(args.input.address()),
                     input.is_none(),
                 );
                 copy16(
-                    stage.at(source.weights_place),
+                    to.at(source.weights_place),
                     source.weights + u64::from(unit * source.weights_step),
                     false,
                 );
@@ -176,34 +188,41 @@ mod ampere {
         end_copies();
     }
 
+    /// `PIXEL` as for [`Source::new`]; `M` times 16 pixels are a warp's.
     #[inline(always)]
-    unsafe fn conv<const PIXEL: u32>(args: &TensorConvArgs, multiply: unsafe fn(&mut [f32; 4], [u32; 4], [u32; 2])) {
+    unsafe fn conv<const PIXEL: u32, const TILE: u32, const M: usize>(
+        args: &TensorConvArgs,
+        stages: Shared,
+        multiply: unsafe fn(&mut [f32; 4], [u32; 4], [u32; 2]),
+    ) {
         // SAFETY: all threads take every barrier. A stage is filled again after the barrier behind which all warps have
         // read it.
         unsafe {
-            let source = Source::new::<PIXEL>(args);
-            fill_table::<PIXEL>(args, stages().at(STAGES * STAGE));
+            let source = Source::new::<PIXEL, TILE>(args);
+            fill_table::<PIXEL>(args, stages.at(STAGES * stage(TILE)));
             barrier();
-            let (first_pixel, first_output) = warp_place();
+            let (first_pixel, first_output) = warp_place::<TILE>();
             let lane = thread() % WARP;
             // Rows of the four matrices that a lane names: pixels 0 to 7, 8 to 15 of one plane, then of the other...
-            let input_row = lane / 16 * PLANE + (first_pixel + lane % 16) * ROW;
+            let input_row = lane / 16 * plane(TILE) + (first_pixel + lane % 16) * ROW;
             // ...and outputs 0 to 7 of both planes, then 8 to 15.
-            let weights_row = lane / 8 % 2 * PLANE + (first_output + lane / 16 * 8 + lane % 8) * ROW;
-            let mut sums = [[[0.0; 4]; 4]; 4];
-            copy(args, &source, 0);
-            copy(args, &source, 1);
-            copy(args, &source, 2);
+            let weights_row = lane / 8 % 2 * plane(TILE) + (first_output + lane / 16 * 8 + lane % 8) * ROW;
+            let mut sums = [[[0.0; 4]; 4]; M];
+            copy::<TILE>(args, &source, stages, 0);
+            copy::<TILE>(args, &source, stages, 1);
+            copy::<TILE>(args, &source, stages, 2);
             let mut unit = 0;
             while unit < args.units * args.taps {
                 wait_for_copies::<{ STAGES - 2 }>();
                 barrier();
-                copy(args, &source, unit + STAGES - 1);
-                let stage = stages().at(unit % STAGES * STAGE);
-                let weights: [[u32; 4]; 2] =
-                    core::array::from_fn(|n| stage.at(OPERAND + weights_row + n as u32 * 16 * ROW).load_matrices());
-                for m in 0..4 {
-                    let input = stage.at(input_row + m as u32 * 16 * ROW).load_matrices();
+                copy::<TILE>(args, &source, stages, unit + STAGES - 1);
+                let from = stages.at(unit % STAGES * stage(TILE));
+                let weights: [[u32; 4]; 2] = core::array::from_fn(|n| {
+                    from.at(operand(TILE) + weights_row + n as u32 * 16 * ROW)
+                        .load_matrices()
+                });
+                for m in 0..M {
+                    let input = from.at(input_row + m as u32 * 16 * ROW).load_matrices();
                     for n in 0..2 {
                         let [a, b, c, d] = weights[n];
                         multiply(&mut sums[m][2 * n], input, [a, b]);
@@ -213,31 +232,38 @@ mod ampere {
                 unit += 1;
             }
             // A lane holds outputs 2·(lane % 4) and the next of pixels lane / 4 and 8 further.
-            let pixel = block() * PIXELS + first_pixel + lane / 4;
-            let column = block_y() * OUTPUTS + first_output + lane % 4 * 2;
+            let pixel = block() * TILE + first_pixel + lane / 4;
+            let column = block_y() * TILE + first_output + lane % 4 * 2;
+            // Unrolled by hand: a loop would keep the sums in memory.
             macro_rules! finish {
                 ($($m:literal $n:literal)*) => { $(
-                    let [a, b, c, d] = sums[$m][$n];
-                    finish_pair(args, pixel + $m * 16, column + $n * 8, [a, b]);
-                    finish_pair(args, pixel + $m * 16 + 8, column + $n * 8, [c, d]);
+                    if let Some(sums) = sums.get($m) {
+                        let [a, b, c, d] = sums[$n];
+                        finish_pair(args, pixel + $m * 16, column + $n * 8, [a, b]);
+                        finish_pair(args, pixel + $m * 16 + 8, column + $n * 8, [c, d]);
+                    }
                 )* };
             }
             finish!(0 0  0 1  0 2  0 3  1 0  1 1  1 2  1 3  2 0  2 1  2 2  2 3  3 0  3 1  3 2  3 3);
         }
     }
 
-    #[unsafe(no_mangle)]
-    pub unsafe extern "ptx-kernel" fn conv_f16_128x128(args: TensorConvArgs) {
-        launch_bounds::<THREADS, 2>();
-        // SAFETY: the launch covers pixels and outputs.
-        unsafe { conv::<16>(&args, multiply_f16) }
+    macro_rules! kernels {
+        ($($name:ident: $pixel:literal, $tile:literal, $m:literal, $shared:ident, $multiply:ident, $blocks:literal;)*) => { $(
+            #[unsafe(no_mangle)]
+            pub unsafe extern "ptx-kernel" fn $name(args: TensorConvArgs) {
+                launch_bounds::<{ 2 * $tile }, $blocks>();
+                // SAFETY: the launch covers pixels and outputs with tiles of this size.
+                unsafe { conv::<$pixel, $tile, $m>(&args, $shared(), $multiply) }
+            }
+        )* };
     }
 
-    #[unsafe(no_mangle)]
-    pub unsafe extern "ptx-kernel" fn conv_tf32_128x128(args: TensorConvArgs) {
-        launch_bounds::<THREADS, 2>();
-        // SAFETY: the launch covers pixels and outputs.
-        unsafe { conv::<32>(&args, multiply_tf32) }
+    kernels! {
+        conv_f16_128x128: 16, 128, 4, large, multiply_f16, 2;
+        conv_f16_64x64: 16, 64, 2, small, multiply_f16, 4;
+        conv_tf32_128x128: 32, 128, 4, large, multiply_tf32, 2;
+        conv_tf32_64x64: 32, 64, 2, small, multiply_tf32, 4;
     }
 }
 
@@ -248,8 +274,8 @@ mod volta {
     use crate::global::Global;
 
     // Two stages, and a table of up to 64 · 9 units and one more.
-    shared_memory!(stages, "QCS_CONV_TENSOR", 21520);
-    const TABLE: u32 = 2 * STAGE;
+    shared_memory!(large, "QCS_CONV_TENSOR_128", 21520);
+    shared_memory!(small, "QCS_CONV_TENSOR_64", 13328);
 
     /// 16 bytes of input and of weights on their way.
     #[derive(Clone, Copy)]
@@ -259,10 +285,10 @@ mod volta {
     }
 
     #[inline(always)]
-    unsafe fn load(args: &TensorConvArgs, source: &Source, unit: u32) -> Operands {
+    unsafe fn load(args: &TensorConvArgs, source: &Source, table: Shared, unit: u32) -> Operands {
         // SAFETY: the unit is there; the input is loaded where it is in the image.
         unsafe {
-            let input = source.input(args, stages().at(TABLE + unit * 8).load2_u32());
+            let input = source.input(args, table.at(unit * 8).load2_u32());
             Operands {
                 input: match input {
                     Some(address) => Global::new(address).read4(0),
@@ -274,13 +300,11 @@ mod volta {
     }
 
     #[inline(always)]
-    unsafe fn store(source: &Source, stage: u32, operands: Operands) {
-        // SAFETY: the places lie in the stage.
+    unsafe fn store(source: &Source, to: Shared, operands: Operands) {
+        // SAFETY: the places lie in a stage.
         unsafe {
-            stages().at(stage * STAGE + source.input_place).store4(operands.input);
-            stages()
-                .at(stage * STAGE + source.weights_place)
-                .store4(operands.weights);
+            to.at(source.input_place).store4(operands.input);
+            to.at(source.weights_place).store4(operands.weights);
         }
     }
 
@@ -323,35 +347,35 @@ mod volta {
         }
     }
 
-    #[unsafe(no_mangle)]
-    pub unsafe extern "ptx-kernel" fn conv_f16_128x128(args: TensorConvArgs) {
-        launch_bounds::<THREADS, 2>();
-        // SAFETY: the launch covers pixels and outputs; all threads take every barrier, and a stage is filled while the
-        // other one is read.
+    /// `M` times 16 pixels are a warp's.
+    #[inline(always)]
+    unsafe fn conv<const TILE: u32, const M: usize>(args: &TensorConvArgs, stages: Shared) {
+        // SAFETY: all threads take every barrier, and a stage is filled while the other one is read.
         unsafe {
-            let source = Source::new::<16>(&args);
-            fill_table::<16>(&args, stages().at(TABLE));
+            let table = stages.at(2 * stage(TILE));
+            let source = Source::new::<16, TILE>(args);
+            fill_table::<16>(args, table);
             barrier();
-            let (first_pixel, first_output) = warp_place();
+            let (first_pixel, first_output) = warp_place::<TILE>();
             let lane = Lane::new();
             let input_row = (first_pixel + lane.input_row) * ROW;
-            let weights_row = OPERAND + (first_output + lane.weights_row) * ROW;
-            let mut sums = [[[0.0; 8]; 2]; 4];
-            store(&source, 0, load(&args, &source, 0));
+            let weights_row = operand(TILE) + (first_output + lane.weights_row) * ROW;
+            let mut sums = [[[0.0; 8]; 2]; M];
+            store(&source, stages, load(args, &source, table, 0));
             barrier();
             let units = args.units * args.taps;
             let mut unit = 0;
             while unit < units {
                 // In the last round the last unit is loaded once more, and not used.
                 let next = if unit + 1 < units { unit + 1 } else { unit };
-                let operands = load(&args, &source, next);
-                let stage = stages().at(unit % 2 * STAGE);
-                for plane in 0..2 {
-                    let place = stage.at(plane * PLANE);
+                let operands = load(args, &source, table, next);
+                let from = stages.at(unit % 2 * stage(TILE));
+                for of_unit in 0..2 {
+                    let from = from.at(of_unit * plane(TILE));
                     let weights: [[[u32; 2]; 2]; 2] =
-                        core::array::from_fn(|n| fragment(place.at(weights_row + n as u32 * 16 * ROW)));
-                    for m in 0..4 {
-                        let input = fragment(place.at(input_row + m as u32 * 16 * ROW));
+                        core::array::from_fn(|n| fragment(from.at(weights_row + n as u32 * 16 * ROW)));
+                    for m in 0..M {
+                        let input = fragment(from.at(input_row + m as u32 * 16 * ROW));
                         for n in 0..2 {
                             multiply_8x8x4(&mut sums[m][n], input[0], weights[n][0]);
                             multiply_8x8x4(&mut sums[m][n], input[1], weights[n][1]);
@@ -359,24 +383,41 @@ mod volta {
                     }
                 }
                 unit += 1;
-                store(&source, unit % 2, operands);
+                store(&source, stages.at(unit % 2 * stage(TILE)), operands);
                 barrier();
             }
-            let (pixel, column) = (block() * PIXELS + first_pixel, block_y() * OUTPUTS + first_output);
+            let (pixel, column) = (block() * TILE + first_pixel, block_y() * TILE + first_output);
+            // Unrolled by hand: a loop would keep the sums in memory.
             macro_rules! finish {
                 ($($m:literal $n:literal)*) => { $(
-                    let [a, b, c, d, e, f, g, h] = sums[$m][$n];
-                    let pair = |i: u32, sums: [f32; 2]| {
-                        let (row, of_pair) = Lane::of_sum(i);
-                        finish_pair(&args, pixel + $m * 16 + row, column + $n * 16 + of_pair, sums);
-                    };
-                    pair(0, [a, b]);
-                    pair(2, [c, d]);
-                    pair(4, [e, f]);
-                    pair(6, [g, h]);
+                    if let Some(sums) = sums.get($m) {
+                        let [a, b, c, d, e, f, g, h] = sums[$n];
+                        let pair = |i: u32, sums: [f32; 2]| {
+                            let (row, of_pair) = Lane::of_sum(i);
+                            finish_pair(args, pixel + $m * 16 + row, column + $n * 16 + of_pair, sums);
+                        };
+                        pair(0, [a, b]);
+                        pair(2, [c, d]);
+                        pair(4, [e, f]);
+                        pair(6, [g, h]);
+                    }
                 )* };
             }
             finish!(0 0  0 1  1 0  1 1  2 0  2 1  3 0  3 1);
         }
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn conv_f16_128x128(args: TensorConvArgs) {
+        launch_bounds::<256, 2>();
+        // SAFETY: the launch covers pixels and outputs with tiles of this size.
+        unsafe { conv::<128, 4>(&args, large()) }
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn conv_f16_64x64(args: TensorConvArgs) {
+        launch_bounds::<128, 4>();
+        // SAFETY: the launch covers pixels and outputs with tiles of this size.
+        unsafe { conv::<64, 2>(&args, small()) }
     }
 }
