@@ -4,7 +4,8 @@
     kernels/check-sass.py            write kernels/RESOURCES.md
     kernels/check-sass.py --check    compare with the committed file instead
 
-Fails if a kernel spills registers or keeps anything in local memory, or if an fp32 convolution falls below its limits.
+Fails if a kernel spills registers or keeps anything in local memory, or if a convolution with tiles of 128 × 128
+falls below the limits in `complaints`.
 Needs ptxas 12.9 (the wheel nvidia-cuda-nvcc-cu12 12.9.86) and cuobjdump (the wheel triton 3.4.0; later ones no longer
 know sm_70), on the PATH or named by QCS_PTXAS and QCS_CUOBJDUMP. nvdisasm must stand beside cuobjdump.
 """
@@ -85,7 +86,8 @@ def disassemble(cuobjdump, cubin):
 
 
 def inner_loop(text):
-    """Of the loop with the most arithmetic: which instruction, how many of them, of how many; shared and matrix loads."""
+    """Of the loop with the most arithmetic: which instruction, how many of them, of how many instructions, and the loads
+    from shared memory: those of matrices where there are any."""
     code = [(int(a, 16), i) for a, i in re.findall(r"/\*([0-9a-f]{4,})\*/\s+([^;]+);", text)]
     place = {address: n for n, (address, _) in enumerate(code)}
     best = None
@@ -102,7 +104,7 @@ def inner_loop(text):
                     "work": work,
                     "count": count,
                     "of": sum(o != "NOP" for o in opcodes),
-                    "shared": sum(o.split(".")[0] in ("LDS", "LDSM") for o in opcodes),
+                    "shared": sum(o.startswith("LDSM") for o in opcodes) or sum(o.startswith("LDS") for o in opcodes),
                 }
     return best
 
@@ -110,11 +112,12 @@ def inner_loop(text):
 def complaints(arch, name, kernel, loop):
     if kernel["local"] or kernel["spills"]:
         yield f"sm_{arch} {name}: {kernel['local']} bytes of local memory, {kernel['spills']} bytes of spills"
-    if name.startswith("conv_f32_128x128"):
-        if loop["count"] < 0.85 * loop["of"]:
-            yield f"sm_{arch} {name}: {loop['count']} FFMA of {loop['of']} instructions"
-        if occupancy(arch, kernel)[0] < 2:
-            yield f"sm_{arch} {name}: {occupancy(arch, kernel)[0]} block per multiprocessor"
+    if name.startswith("conv_f32_128x128") and loop["count"] < 0.85 * loop["of"]:
+        yield f"sm_{arch} {name}: {loop['count']} FFMA of {loop['of']} instructions"
+    if name.startswith(("conv_f16", "conv_tf32")) and arch >= 80 and loop["shared"] > 0.5 * loop["count"]:
+        yield f"sm_{arch} {name}: {loop['shared']} ldmatrix for {loop['count']} HMMA"
+    if "128x128" in name and occupancy(arch, kernel)[0] < 2:
+        yield f"sm_{arch} {name}: {occupancy(arch, kernel)[0]} block per multiprocessor"
 
 
 def table(arch, rows):

@@ -148,6 +148,94 @@ pub fn pin(values: &mut [f32; 4]) {
     }
 }
 
+/// Two numbers rounded to half precision, the first one low.
+#[inline(always)]
+pub fn half_pair(low: f32, high: f32) -> u32 {
+    let (a, b): (u16, u16);
+    // SAFETY: arithmetic.
+    unsafe {
+        asm!("cvt.rn.f16.f32 {0}, {1};", out(reg16) a, in(reg32) low, options(pure, nomem, nostack, preserves_flags));
+        asm!("cvt.rn.f16.f32 {0}, {1};", out(reg16) b, in(reg32) high, options(pure, nomem, nostack, preserves_flags));
+    }
+    u32::from(a) | u32::from(b) << 16
+}
+
+/// Adds the product of 8×4 and 4×8 halves, four of them side by side, to the sums: Volta's matrix instruction.
+///
+/// # Safety
+/// Every lane of the warp must come here, here and for the instructions below: they stand in no branch.
+#[cfg(not(target_feature = "sm_80"))]
+#[inline(always)]
+pub unsafe fn multiply_8x8x4(sums: &mut [f32; 8], a: [u32; 2], b: [u32; 2]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}}}, {{{8}, {9}}}, \
+            {{{10}, {11}}}, {{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}}};",
+            inout(reg32) sums[0], inout(reg32) sums[1], inout(reg32) sums[2], inout(reg32) sums[3],
+            inout(reg32) sums[4], inout(reg32) sums[5], inout(reg32) sums[6], inout(reg32) sums[7],
+            in(reg32) a[0], in(reg32) a[1], in(reg32) b[0], in(reg32) b[1], options(nomem, nostack, preserves_flags));
+    }
+}
+
+/// Adds the product of 16×16 and 16×8 halves to the sums.
+#[cfg(target_feature = "sm_80")]
+#[inline(always)]
+pub unsafe fn multiply_f16(sums: &mut [f32; 4], a: [u32; 4], b: [u32; 2]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{0}, {1}, {2}, {3}}}, {{{4}, {5}, {6}, {7}}}, \
+            {{{8}, {9}}}, {{{0}, {1}, {2}, {3}}};",
+            inout(reg32) sums[0], inout(reg32) sums[1], inout(reg32) sums[2], inout(reg32) sums[3],
+            in(reg32) a[0], in(reg32) a[1], in(reg32) a[2], in(reg32) a[3], in(reg32) b[0], in(reg32) b[1],
+            options(nomem, nostack, preserves_flags));
+    }
+}
+
+/// Adds the product of 16×8 and 8×8 TF32 numbers to the sums.
+#[cfg(target_feature = "sm_80")]
+#[inline(always)]
+pub unsafe fn multiply_tf32(sums: &mut [f32; 4], a: [u32; 4], b: [u32; 2]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {{{0}, {1}, {2}, {3}}}, {{{4}, {5}, {6}, {7}}}, \
+            {{{8}, {9}}}, {{{0}, {1}, {2}, {3}}};",
+            inout(reg32) sums[0], inout(reg32) sums[1], inout(reg32) sums[2], inout(reg32) sums[3],
+            in(reg32) a[0], in(reg32) a[1], in(reg32) a[2], in(reg32) a[3], in(reg32) b[0], in(reg32) b[1],
+            options(nomem, nostack, preserves_flags));
+    }
+}
+
+/// Starts a copy of 16 bytes into shared memory, or of zeros.
+///
+/// # Safety
+/// Both places are there and aligned, the source even if it is not read.
+#[cfg(target_feature = "sm_80")]
+#[inline(always)]
+pub unsafe fn copy16(to: Shared, from: u64, zeros: bool) {
+    let bytes = if zeros { 0 } else { 16u32 };
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("cp.async.cg.shared.global [{0}], [{1}], 16, {2};", in(reg32) to.0, in(reg64) from, in(reg32) bytes,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Ends a group of copies.
+#[cfg(target_feature = "sm_80")]
+#[inline(always)]
+pub fn end_copies() {
+    // SAFETY: no access of its own.
+    unsafe { asm!("cp.async.commit_group;", options(nostack, preserves_flags)) }
+}
+
+/// Waits until at most `LATER` groups of this thread's copies are not there yet.
+#[cfg(target_feature = "sm_80")]
+#[inline(always)]
+pub fn wait_for_copies<const LATER: u32>() {
+    // SAFETY: no access of its own.
+    unsafe { asm!("cp.async.wait_group {};", const LATER, options(nostack, preserves_flags)) }
+}
+
 /// Says how many threads a block of this kernel has, and how many blocks a multiprocessor shall hold: the assembler then
 /// keeps to the registers that allows.
 ///
@@ -235,6 +323,20 @@ impl Shared {
                 options(readonly, nostack, preserves_flags));
         }
         [a, b]
+    }
+
+    /// Four matrices of 8 rows × 16 bytes: lane l names row l % 8 of matrix l / 8, and gets four bytes of each matrix.
+    #[cfg(target_feature = "sm_80")]
+    #[inline(always)]
+    pub unsafe fn load_matrices(self) -> [u32; 4] {
+        let (a, b, c, d);
+        // SAFETY: the caller's promise, and all lanes come here.
+        unsafe {
+            asm!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{0}, {1}, {2}, {3}}}, [{4}];",
+                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.0,
+                options(readonly, nostack, preserves_flags));
+        }
+        [a, b, c, d]
     }
 
     #[inline(always)]

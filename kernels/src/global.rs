@@ -165,6 +165,28 @@ mod access {
             [a, b, c, d]
         }
 
+        /// Elements `index` and `index + 1`, aligned to two, of an array that nothing writes while the kernel runs.
+        #[inline(always)]
+        pub unsafe fn read2(self, index: usize) -> [f32; 2] {
+            let (a, b);
+            // SAFETY: the caller's promise.
+            unsafe {
+                asm!("ld.global.nc.v2.f32 {{{0}, {1}}}, [{2}];",
+                    out(reg32) a, out(reg32) b, in(reg64) self.from(index).address,
+                    options(readonly, nostack, preserves_flags));
+            }
+            [a, b]
+        }
+
+        #[inline(always)]
+        pub unsafe fn store2(self, index: usize, value: [f32; 2]) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                asm!("st.global.v2.f32 [{0}], {{{1}, {2}}};", in(reg64) self.from(index).address,
+                    in(reg32) value[0], in(reg32) value[1], options(nostack, preserves_flags));
+            }
+        }
+
         #[inline(always)]
         pub unsafe fn store4(self, index: usize, value: [f32; 4]) {
             // SAFETY: the caller's promise.

@@ -7,6 +7,7 @@ mod conv;
 mod likelihood;
 mod network;
 mod sampler;
+mod tensor;
 mod values;
 
 use qcs_kernels::global::Global;
@@ -37,6 +38,8 @@ pub struct Case {
     pub flops: u64,
     /// The largest error that counts as correct.
     pub bound: f64,
+    /// The least compute capability it runs on, times ten.
+    pub architecture: u32,
     run: Box<Run>,
 }
 
@@ -48,8 +51,13 @@ impl Case {
             name,
             flops,
             bound,
+            architecture: 70,
             run: Box::new(run),
         }
+    }
+
+    fn needs(self, architecture: u32) -> Self {
+        Self { architecture, ..self }
     }
 
     /// Runs the case and gives its error, infinite where a value is NaN and should not be.
@@ -69,6 +77,7 @@ impl Case {
 pub fn cases() -> Vec<Case> {
     let mut cases = network::cases();
     cases.extend(conv::cases());
+    cases.extend(tensor::cases());
     cases.extend(likelihood::cases());
     cases.extend(sampler::cases());
     cases

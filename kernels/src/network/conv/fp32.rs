@@ -5,10 +5,10 @@
 //! sums stay in registers. The loads of the next step are on their way while this one is computed (two buffers, one
 //! barrier per step).
 //!
-//! In shared memory the input lies as `[channel][pixel]` with four words between the rows: a quarter warp that stores
-//! eight pixels × two halves of a block, and one that reads sixteen bytes per lane, touch every bank once.
+//! In shared memory the input lies as `[channel][pixel]` with four words between the rows: a warp that stores
+//! sixteen pixels × two halves of a block, and a quarter warp that reads sixteen bytes per lane, touch every bank once.
 
-use super::ConvArgs;
+use super::{ConvArgs, LARGE, NARROW, SMALL};
 use crate::device::{Shared, WARP, barrier, block, block_y, divide, launch_bounds, pin, shared_memory, thread};
 use crate::float::Float;
 use crate::launch::BLOCK;
@@ -451,30 +451,39 @@ fn offset(tap: u32, taps: u32) -> (i32, i32) {
     (row as i32 - 1, (tap - 3 * row) as i32 - 1)
 }
 
-// Two buffers of eight channels, input with its skew and weights, and the table of steps.
+type Large<'a> = Tile<'a, 128, 128, 2, 2, 1>;
+type Small<'a> = Tile<'a, 64, 64, 2, 1, 1>;
+type Narrow<'a> = Tile<'a, 128, 8, 1, 1, 4>;
+
+// The host launches what the kernels expect.
+const _: () = assert!(Large::THREADS == LARGE.threads && LARGE.pixels == 128 && LARGE.outputs == 128);
+const _: () = assert!(Small::THREADS == SMALL.threads && SMALL.pixels == 64 && SMALL.outputs == 64);
+const _: () = assert!(Narrow::THREADS == NARROW.threads && NARROW.pixels == 128 && NARROW.outputs == 8);
+
+// Two buffers of eight channels, input with its skew and weights, and the table of steps: 9·64 of them and two more.
 shared_memory!(large, "QCS_CONV_128X128", 21264);
 shared_memory!(small, "QCS_CONV_64X64", 13072);
 shared_memory!(narrow, "QCS_CONV_128X8", 13584);
 
 macro_rules! kernels {
-    ($($name:ident: $tile:ty, $shared:ident, $activation:ident, $threads:literal, $blocks:literal;)*) => { $(
+    ($($name:ident: $tile:ident, $shared:ident, $activation:ident, $blocks:literal;)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $name(args: ConvArgs) {
-            launch_bounds::<$threads, $blocks>();
+            launch_bounds::<{ $tile::THREADS }, $blocks>();
             // SAFETY: the launch covers pixels and outputs with tiles of this shape.
-            unsafe { <$tile>::new(&args, $shared()).run::<$activation>() }
+            unsafe { $tile::new(&args, $shared()).run::<$activation>() }
         }
     )* };
 }
 
 kernels! {
-    conv_f32_128x128_none: Tile<'_, 128, 128, 2, 2, 1>, large, NONE, 256, 2;
-    conv_f32_128x128_elu: Tile<'_, 128, 128, 2, 2, 1>, large, ELU, 256, 2;
-    conv_f32_128x128_norm_elu: Tile<'_, 128, 128, 2, 2, 1>, large, NORM_ELU, 256, 2;
-    conv_f32_64x64_none: Tile<'_, 64, 64, 2, 1, 1>, small, NONE, 128, 5;
-    conv_f32_64x64_elu: Tile<'_, 64, 64, 2, 1, 1>, small, ELU, 128, 5;
-    conv_f32_64x64_norm_elu: Tile<'_, 64, 64, 2, 1, 1>, small, NORM_ELU, 128, 5;
-    conv_f32_128x8_none: Tile<'_, 128, 8, 1, 1, 4>, narrow, NONE, 64, 8;
-    conv_f32_128x8_elu: Tile<'_, 128, 8, 1, 1, 4>, narrow, ELU, 64, 8;
-    conv_f32_128x8_norm_elu: Tile<'_, 128, 8, 1, 1, 4>, narrow, NORM_ELU, 64, 8;
+    conv_f32_128x128_none: Large, large, NONE, 2;
+    conv_f32_128x128_elu: Large, large, ELU, 2;
+    conv_f32_128x128_norm_elu: Large, large, NORM_ELU, 2;
+    conv_f32_64x64_none: Small, small, NONE, 5;
+    conv_f32_64x64_elu: Small, small, ELU, 5;
+    conv_f32_64x64_norm_elu: Small, small, NORM_ELU, 5;
+    conv_f32_128x8_none: Narrow, narrow, NONE, 8;
+    conv_f32_128x8_elu: Narrow, narrow, ELU, 8;
+    conv_f32_128x8_norm_elu: Narrow, narrow, NORM_ELU, 8;
 }

@@ -7,6 +7,11 @@
 
 #[cfg(target_arch = "nvptx64")]
 mod fp32;
+pub mod precision;
+pub mod prepare;
+pub mod tensor;
+#[cfg(target_arch = "nvptx64")]
+mod tensor_kernels;
 
 use super::padded;
 use crate::global::Global;

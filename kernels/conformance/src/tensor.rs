@@ -1,0 +1,211 @@
+//! Convolutions on the tensor cores, and the preparation of their inputs.
+
+use crate::values::{feature_map, normals};
+use crate::{Array, Case, Gpu, absolute_error, launch, relative_error};
+use qcs_kernels::global::Global;
+use qcs_kernels::network::conv::precision::{Precision, f16_value};
+use qcs_kernels::network::conv::prepare::{ConvPrepareArgs, conv_prepare, prepared_words};
+use qcs_kernels::network::conv::tensor::{TensorConvArgs, pack_tensor_weights, packed_tensor_words};
+use qcs_kernels::network::conv::{Layer, conv};
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for precision in [Precision::F16, Precision::Tf32] {
+        for (images, channels, pixels) in [(1, 3, 49), (2, 16, 196), (3, 40, 5), (1, 24, 1)] {
+            for (norm, elu) in [(false, false), (false, true), (true, true)] {
+                cases.push(prepare_case(precision, images, channels, pixels, norm, elu));
+            }
+        }
+        // Images, inputs, outputs, height, width, taps, dilation.
+        for layer in [
+            (1, 3, 16, 28, 28, 9, 1),
+            (2, 24, 40, 7, 9, 9, 4),
+            (5, 16, 32, 14, 14, 9, 2),
+            (1, 16, 136, 5, 33, 9, 1),
+            (2, 40, 72, 5, 7, 1, 1),
+            (3, 8, 5, 1, 1, 9, 1),
+            (1, 128, 128, 16, 16, 9, 1),
+            // Enough pixels for the large tile.
+            (5, 16, 72, 64, 65, 9, 1),
+            (6, 8, 136, 45, 44, 1, 1),
+        ] {
+            cases.push(conv_case(precision, layer));
+        }
+    }
+    cases
+}
+
+/// TF32's instructions came with compute capability 8.0.
+fn architecture(precision: Precision) -> u32 {
+    match precision {
+        Precision::F16 => 70,
+        Precision::Tf32 => 80,
+    }
+}
+
+/// Uploads a map, prepares it on the device, and gives its words.
+fn prepare<'a>(
+    gpu: &'a dyn Gpu,
+    precision: Precision,
+    input: &[f32],
+    coefficients: Option<&[f32]>,
+    (images, channels, pixels): (usize, usize, usize),
+    elu: bool,
+) -> Result<Array<'a, f32>, String> {
+    let input = Array::new(gpu, input)?;
+    let coefficients = coefficients.map(|c| Array::new(gpu, c)).transpose()?;
+    let output = Array::unset(gpu, prepared_words(precision, images, channels, pixels))?;
+    let args = ConvPrepareArgs {
+        input: input.global(),
+        coefficients: coefficients.as_ref().map_or(Global::NONE, Array::global),
+        output: output.global(),
+        images: images as u32,
+        in_blocks: channels.div_ceil(8) as u32,
+        pixels: pixels as u32,
+        elu: u32::from(elu),
+        precision: precision.code(),
+        unused: 0,
+    };
+    launch(gpu, args)?;
+    Ok(output)
+}
+
+/// The twin of [`prepare`], for all images.
+fn prepared(
+    precision: Precision,
+    input: &[f32],
+    coefficients: Option<&[f32]>,
+    images: usize,
+    pixels: usize,
+    elu: bool,
+) -> Vec<f32> {
+    let map = input.len() / images;
+    let of_image = 2 * map / pixels;
+    let mut output = vec![f32::NAN; input.len()];
+    for (image, output) in output.chunks_mut(map).enumerate() {
+        let coefficients = coefficients.map(|c| &c[image * of_image..(image + 1) * of_image]);
+        conv_prepare(
+            precision,
+            &input[image * map..(image + 1) * map],
+            coefficients,
+            pixels,
+            elu,
+            output,
+        );
+    }
+    output
+}
+
+fn prepare_case(precision: Precision, images: usize, channels: usize, pixels: usize, norm: bool, elu: bool) -> Case {
+    let name = format!("conv_prepare {precision:?} {images}×{channels}×{pixels} norm: {norm}, elu: {elu}");
+    // Where the device's ELU is off by its own error, the nearest number may be the next one: 2⁻¹⁰ of at most 8.
+    let bound = if elu { 8.0 / 1024.0 } else { 0.0 };
+    Case::new(name, 0, bound, move |gpu| {
+        let input = feature_map(60, images, channels, pixels);
+        let wide = channels.next_multiple_of(8);
+        let coefficients = norm.then(|| {
+            let mut values = normals(61, images * 2 * wide);
+            for (at, value) in values.iter_mut().enumerate() {
+                *value = if at % wide < channels { *value } else { 0.0 };
+            }
+            values
+        });
+        let expected = prepared(precision, &input, coefficients.as_deref(), images, pixels, elu);
+        let shape = (images, channels, pixels);
+        let words = prepare(gpu, precision, &input, coefficients.as_deref(), shape, elu)?.read()?;
+        let actual = match precision {
+            Precision::Tf32 => words,
+            Precision::F16 => halves(&words, images, wide / 8, pixels)?,
+        };
+        // Nearly all values must be the very same.
+        let different = actual.iter().zip(&expected).filter(|(a, e)| a != e).count();
+        if different * 100 > actual.len() {
+            return Err(format!("{different} of {} values differ", actual.len()));
+        }
+        Ok(absolute_error(&actual, &expected))
+    })
+}
+
+/// The halves of a prepared map as a feature map; its padding block must be 0.
+fn halves(words: &[f32], images: usize, blocks: usize, pixels: usize) -> Result<Vec<f32>, String> {
+    let halves = words
+        .iter()
+        .flat_map(|w| [w.to_bits() as u16, (w.to_bits() >> 16) as u16])
+        .map(f16_value);
+    let even = blocks.next_multiple_of(2);
+    let (mut kept, mut padding) = (Vec::with_capacity(images * blocks * pixels * 8), 0);
+    for (at, value) in halves.enumerate() {
+        if at / 8 / pixels % even < blocks {
+            kept.push(value);
+        } else if value != 0.0 {
+            padding += 1;
+        }
+    }
+    if padding == 0 {
+        Ok(kept)
+    } else {
+        Err(format!("{padding} padding values are not 0"))
+    }
+}
+
+fn conv_case(precision: Precision, layer: (usize, usize, usize, usize, usize, usize, usize)) -> Case {
+    let (images, inputs, outputs, height, width, taps, dilation) = layer;
+    let name =
+        format!("conv {precision:?} {images}×{inputs}→{outputs}×{height}×{width} {taps} taps, dilation {dilation}");
+    let pixels = height * width;
+    let flops = 2 * (images * inputs * outputs * taps * pixels) as u64;
+    // The operands are the rounded ones on both sides: what remains is the addition in f32, rounded or truncated once
+    // for every unit.
+    Case::new(name, flops, 2e-5, move |gpu| {
+        let wide = outputs.next_multiple_of(8);
+        let input = feature_map(62, images, inputs, pixels);
+        let weight = normals(63, outputs * inputs * taps);
+        let bias = normals(64, wide);
+        let residual = feature_map(65, images, outputs, pixels);
+        let rounded_input = prepared(precision, &input, None, images, pixels, false);
+        let rounded_weight: Vec<f32> = weight
+            .iter()
+            .map(|&w| qcs_kernels::network::conv::precision::round(precision, w))
+            .collect();
+        let twin = Layer {
+            weight: &rounded_weight,
+            bias: Some(&bias[..outputs]),
+            outputs,
+            inputs,
+            taps,
+            dilation,
+        };
+        let (map_in, map_out) = (input.len() / images, wide * pixels);
+        let mut expected = vec![f32::NAN; images * map_out];
+        for (image, output) in expected.chunks_mut(map_out).enumerate() {
+            let residual = &residual[image * map_out..(image + 1) * map_out];
+            let input = &rounded_input[image * map_in..(image + 1) * map_in];
+            conv(twin, input, height, width, Some(residual), output);
+        }
+        let mut wide_bias = vec![0.0; wide];
+        wide_bias[..outputs].copy_from_slice(&bias[..outputs]);
+        let mut packed = vec![0u32; packed_tensor_words(precision, outputs, inputs, taps)];
+        pack_tensor_weights(precision, &weight, outputs, inputs, taps, &mut packed);
+        let input = prepare(gpu, precision, &input, None, (images, inputs, pixels), false)?;
+        let (packed, residual) = (Array::new(gpu, &packed)?, Array::new(gpu, &residual)?);
+        let (wide_bias, output) = (Array::new(gpu, &wide_bias)?, Array::unset(gpu, expected.len())?);
+        let args = TensorConvArgs {
+            input: input.global(),
+            weights: packed.cast(),
+            bias: wide_bias.global(),
+            residual: residual.global(),
+            output: output.global(),
+            images: images as u32,
+            units: precision.units(inputs) as u32,
+            out_blocks: wide as u32 / 8,
+            height: height as u32,
+            width: width as u32,
+            taps: taps as u32,
+            dilation: dilation as u32,
+            precision: precision.code(),
+        };
+        launch(gpu, args)?;
+        Ok(relative_error(&output.read()?, &expected))
+    })
+    .needs(architecture(precision))
+}

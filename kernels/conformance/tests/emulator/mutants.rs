@@ -1,0 +1,132 @@
+//! Kernels broken on purpose: a missing barrier, a wait that is too short, a wrong lane, index, constant or bound. Each must
+//! make a case fail.
+
+use crate::gpu::Emulated;
+use qcs_conformance::cases;
+use qcs_kernels::{PTX_SM_70, PTX_SM_80};
+
+/// One edit of one kernel.
+struct Mutant {
+    kernel: &'static str,
+    /// Cases whose names begin so are run, until one fails.
+    cases: &'static str,
+    from: &'static str,
+    to: &'static str,
+    /// Which occurrence of `from` in the kernel is replaced.
+    which: Which,
+}
+
+enum Which {
+    First,
+    Last,
+}
+
+impl Mutant {
+    const fn new(
+        kernel: &'static str,
+        cases: &'static str,
+        from: &'static str,
+        to: &'static str,
+        which: Which,
+    ) -> Self {
+        Self {
+            kernel,
+            cases,
+            from,
+            to,
+            which,
+        }
+    }
+
+    /// The PTX with the edit.
+    fn apply(&self, ptx: &str) -> String {
+        let start = ptx
+            .find(&format!(".entry {}(", self.kernel))
+            .expect("the kernel is in the PTX");
+        let end = ptx[start + 1..]
+            .find(".entry ")
+            .map_or(ptx.len(), |end| start + 1 + end);
+        let body = &ptx[start..end];
+        let at = match self.which {
+            Which::First => body.find(self.from),
+            Which::Last => body.rfind(self.from),
+        };
+        let at = at.unwrap_or_else(|| panic!("{} has no \"{}\" any more: choose another edit", self.kernel, self.from));
+        let (before, after) = (&ptx[..start + at], &ptx[start + at + self.from.len()..]);
+        format!("{before}{}{after}", self.to)
+    }
+
+    /// What the cases say, if they notice.
+    fn noticed(&self, ptx: &str, architecture: u32) -> Option<String> {
+        let gpu = Emulated::new(&self.apply(ptx), false);
+        let chosen = |name: &str| name.starts_with(self.cases);
+        let cases = cases()
+            .into_iter()
+            .filter(|case| case.architecture <= architecture && chosen(&case.name));
+        cases.into_iter().find_map(|case| match case.run(&gpu) {
+            Ok(error) if error <= case.bound => None,
+            Ok(error) => Some(format!("{}: error {error:.1e}", case.name)),
+            Err(reason) => Some(format!("{}: {reason}", case.name)),
+        })
+    }
+}
+
+const BARRIER: &str = "bar.sync \t0;";
+
+/// Edits that both architectures' PTX allows.
+const MUTANTS: [Mutant; 9] = [
+    Mutant::new("conv_f32_64x64_none", "conv f32 1×1→16", BARRIER, "", Which::First),
+    Mutant::new("conv_f32_64x64_none", "conv f32 1×16→32", BARRIER, "", Which::Last),
+    Mutant::new("conv_f16_64x64", "conv F16 2×24", BARRIER, "", Which::Last),
+    Mutant::new(
+        "transposed_times_f64_f64",
+        "transposed_times f64 f64",
+        BARRIER,
+        "",
+        Which::Last,
+    ),
+    Mutant::new("gamma", "gamma adaptive", ", 8, 31, -1;", ", 4, 31, -1;", Which::First),
+    Mutant::new("max_pool", "max_pool", ", -2;", ", -1;", Which::First),
+    Mutant::new("elu", "elu", "setp.gt.f32", "setp.lt.f32", Which::First),
+    Mutant::new("load_image", "load_image", "setp.ge.u32", "setp.gt.u32", Which::First),
+    Mutant::new("langevin_propose", "langevin", "-845247145", "-845247147", Which::First),
+];
+
+/// Edits of what only the newer architecture has.
+const MUTANTS_SM_80: [Mutant; 2] = [
+    Mutant::new(
+        "conv_f16_64x64",
+        "conv F16 2×24",
+        "cp.async.wait_group 2;",
+        "cp.async.wait_group 3;",
+        Which::First,
+    ),
+    Mutant::new(
+        "conv_tf32_64x64",
+        "conv Tf32 2×24",
+        "cp.async.wait_group 2;",
+        "",
+        Which::First,
+    ),
+];
+
+fn every_mutant_is_noticed(mutants: &[Mutant], ptx: &str, architecture: u32) {
+    for mutant in mutants {
+        let edit = format!("{}: {:?} for {:?}", mutant.kernel, mutant.to, mutant.from);
+        match mutant.noticed(ptx, architecture) {
+            Some(how) => println!("{edit} noticed by {how}"),
+            None => panic!("sm_{architecture} {edit}: no case notices"),
+        }
+    }
+}
+
+#[test]
+fn every_broken_kernel_is_noticed_on_sm_70() {
+    every_mutant_is_noticed(&MUTANTS, PTX_SM_70, 70);
+}
+
+#[test]
+fn every_broken_kernel_is_noticed_on_sm_80() {
+    every_mutant_is_noticed(&MUTANTS, PTX_SM_80, 80);
+    every_mutant_is_noticed(&MUTANTS_SM_80, PTX_SM_80, 80);
+}
