@@ -60,7 +60,7 @@ for architecture in "${architectures[@]}"; do
     flags=(--target nvptx64-nvidia-cuda -C target-cpu=$architecture -C target-feature=+$architecture,+$isa
         -C opt-level=3 -C codegen-units=1 -C panic=abort -C debug-assertions=off -C overflow-checks=off
         -Z mir-enable-passes=-JumpThreading
-        --remap-path-prefix "$library=/library" --remap-path-prefix "$kernels=/kernels" --remap-path-prefix "$work=/work")
+        --remap-path-prefix "$library=/library" --remap-path-prefix "$kernels=/kernels" --remap-path-prefix "$work=/build")
     deps=$work/$architecture
     mkdir -p "$deps"
     if [ ! -f "$deps/libcompiler_builtins.rlib" ]; then

@@ -130,7 +130,7 @@ def table(arch, rows):
     for name, kernel, loop in rows:
         blocks, share = occupancy(arch, kernel)
         inner = ""
-        if loop and loop["count"] >= 16:
+        if loop and loop["count"] >= 8:
             inner = f"{loop['count']} {loop['work']} of {loop['of']} ({loop['count'] / loop['of']:.0%})"
             inner += f", {loop['shared']} shared loads" if loop["shared"] else ""
         numbers = f"{kernel['threads']} | {kernel['registers']} | {kernel['shared']} | {blocks} | {share:.0%}"

@@ -3,7 +3,7 @@
 use crate::values::{feature_map, normals};
 use crate::{Array, Case, Gpu, absolute_error, launch, relative_error};
 use qcs_kernels::global::Global;
-use qcs_kernels::network::conv::precision::{Precision, f16_value};
+use qcs_kernels::network::conv::precision::{Precision, f16_value, round};
 use qcs_kernels::network::conv::prepare::{ConvPrepareArgs, conv_prepare, prepared_words};
 use qcs_kernels::network::conv::tensor::{TensorConvArgs, pack_tensor_weights, packed_tensor_words};
 use qcs_kernels::network::conv::{Layer, conv};
@@ -16,8 +16,7 @@ pub fn cases() -> Vec<Case> {
                 cases.push(prepare_case(precision, images, channels, pixels, norm, elu));
             }
         }
-        // Images, inputs, outputs, height, width, taps, dilation.
-        for layer in [
+        for shape in [
             (1, 3, 16, 28, 28, 9, 1),
             (2, 24, 40, 7, 9, 9, 4),
             (5, 16, 32, 14, 14, 9, 2),
@@ -29,8 +28,9 @@ pub fn cases() -> Vec<Case> {
             (5, 16, 72, 64, 65, 9, 1),
             (6, 8, 136, 45, 44, 1, 1),
         ] {
-            cases.push(conv_case(precision, layer));
+            cases.push(conv_case(precision, shape));
         }
+        cases.push(rounding_case(precision, (1, 64, 16, 9, 9, 9, 1)));
     }
     cases
 }
@@ -148,47 +148,97 @@ fn halves(words: &[f32], images: usize, blocks: usize, pixels: usize) -> Result<
     }
 }
 
-fn conv_case(precision: Precision, layer: (usize, usize, usize, usize, usize, usize, usize)) -> Case {
-    let (images, inputs, outputs, height, width, taps, dilation) = layer;
-    let name =
-        format!("conv {precision:?} {images}×{inputs}→{outputs}×{height}×{width} {taps} taps, dilation {dilation}");
-    let pixels = height * width;
-    let flops = 2 * (images * inputs * outputs * taps * pixels) as u64;
-    // The operands are the rounded ones on both sides: what remains is the addition in f32, rounded or truncated once
-    // for every unit.
-    Case::new(name, flops, 2e-5, move |gpu| {
-        let wide = outputs.next_multiple_of(8);
-        let input = feature_map(62, images, inputs, pixels);
-        let weight = normals(63, outputs * inputs * taps);
-        let bias = normals(64, wide);
-        let residual = feature_map(65, images, outputs, pixels);
-        let rounded_input = prepared(precision, &input, None, images, pixels, false);
-        let rounded_weight: Vec<f32> = weight
-            .iter()
-            .map(|&w| qcs_kernels::network::conv::precision::round(precision, w))
-            .collect();
-        let twin = Layer {
-            weight: &rounded_weight,
-            bias: Some(&bias[..outputs]),
+/// Images, inputs, outputs, height, width, taps, dilation.
+type Shape = (usize, usize, usize, usize, usize, usize, usize);
+
+/// The operands of a convolution, as the host has them.
+struct Operands {
+    shape: Shape,
+    input: Vec<f32>,
+    weight: Vec<f32>,
+    bias: Vec<f32>,
+    residual: Vec<f32>,
+}
+
+impl Operands {
+    fn new(shape: Shape) -> Self {
+        let (images, inputs, outputs, height, width, taps, _) = shape;
+        Self {
+            shape,
+            input: feature_map(62, images, inputs, height * width),
+            weight: normals(63, outputs * inputs * taps),
+            bias: normals(64, outputs),
+            residual: feature_map(65, images, outputs, height * width),
+        }
+    }
+
+    /// The same with every number changed.
+    fn map(&self, change: impl Fn(f32) -> f32) -> Self {
+        let of = |values: &[f32]| values.iter().map(|&v| change(v)).collect();
+        Self {
+            shape: self.shape,
+            input: of(&self.input),
+            weight: of(&self.weight),
+            bias: of(&self.bias),
+            residual: of(&self.residual),
+        }
+    }
+
+    /// The same with input and weights as the tensor cores see them.
+    fn rounded(&self, precision: Precision) -> Self {
+        let rounded = self.map(|v| round(precision, v));
+        Self {
+            bias: self.bias.clone(),
+            residual: self.residual.clone(),
+            ..rounded
+        }
+    }
+
+    /// What the twin gives.
+    fn twin(&self) -> Vec<f32> {
+        let (images, inputs, outputs, height, width, taps, dilation) = self.shape;
+        let layer = Layer {
+            weight: &self.weight,
+            bias: Some(&self.bias),
             outputs,
             inputs,
             taps,
             dilation,
         };
-        let (map_in, map_out) = (input.len() / images, wide * pixels);
-        let mut expected = vec![f32::NAN; images * map_out];
-        for (image, output) in expected.chunks_mut(map_out).enumerate() {
-            let residual = &residual[image * map_out..(image + 1) * map_out];
-            let input = &rounded_input[image * map_in..(image + 1) * map_in];
-            conv(twin, input, height, width, Some(residual), output);
+        let (map_in, map_out) = (self.input.len() / images, self.residual.len() / images);
+        let mut result = vec![f32::NAN; self.residual.len()];
+        for (image, output) in result.chunks_mut(map_out).enumerate() {
+            let residual = &self.residual[image * map_out..(image + 1) * map_out];
+            conv(
+                layer,
+                &self.input[image * map_in..(image + 1) * map_in],
+                height,
+                width,
+                Some(residual),
+                output,
+            );
         }
+        result
+    }
+
+    /// What the device gives.
+    fn on(&self, gpu: &dyn Gpu, precision: Precision) -> Result<Vec<f32>, String> {
+        let (images, inputs, outputs, height, width, taps, dilation) = self.shape;
+        let wide = outputs.next_multiple_of(8);
         let mut wide_bias = vec![0.0; wide];
-        wide_bias[..outputs].copy_from_slice(&bias[..outputs]);
+        wide_bias[..outputs].copy_from_slice(&self.bias);
         let mut packed = vec![0u32; packed_tensor_words(precision, outputs, inputs, taps)];
-        pack_tensor_weights(precision, &weight, outputs, inputs, taps, &mut packed);
-        let input = prepare(gpu, precision, &input, None, (images, inputs, pixels), false)?;
-        let (packed, residual) = (Array::new(gpu, &packed)?, Array::new(gpu, &residual)?);
-        let (wide_bias, output) = (Array::new(gpu, &wide_bias)?, Array::unset(gpu, expected.len())?);
+        pack_tensor_weights(precision, &self.weight, outputs, inputs, taps, &mut packed);
+        let input = prepare(
+            gpu,
+            precision,
+            &self.input,
+            None,
+            (images, inputs, height * width),
+            false,
+        )?;
+        let (packed, residual) = (Array::new(gpu, &packed)?, Array::new(gpu, &self.residual)?);
+        let (wide_bias, output) = (Array::new(gpu, &wide_bias)?, Array::unset(gpu, self.residual.len())?);
         let args = TensorConvArgs {
             input: input.global(),
             weights: packed.cast(),
@@ -205,7 +255,50 @@ fn conv_case(precision: Precision, layer: (usize, usize, usize, usize, usize, us
             precision: precision.code(),
         };
         launch(gpu, args)?;
-        Ok(relative_error(&output.read()?, &expected))
+        output.read()
+    }
+}
+
+fn name(precision: Precision, shape: Shape) -> String {
+    let (images, inputs, outputs, height, width, taps, dilation) = shape;
+    format!("conv {precision:?} {images}×{inputs}→{outputs}×{height}×{width} {taps} taps, dilation {dilation}")
+}
+
+fn flops((images, inputs, outputs, height, width, taps, _): Shape) -> u64 {
+    2 * (images * inputs * outputs * taps * height * width) as u64
+}
+
+/// The rounding of the additions in f32, rounded or truncated once for every unit.
+const ADDITIONS: f64 = 2e-5;
+
+/// The operands are the rounded ones on both sides.
+fn conv_case(precision: Precision, shape: Shape) -> Case {
+    Case::new(name(precision, shape), flops(shape), ADDITIONS, move |gpu| {
+        let operands = Operands::new(shape);
+        let expected = operands.rounded(precision).twin();
+        Ok(relative_error(&operands.on(gpu, precision)?, &expected))
+    })
+    .needs(architecture(precision))
+}
+
+/// Against the exact operands, in units of what their rounding allows: a product of two numbers of 11 bits is off by
+/// 2⁻¹⁰ of itself at most, so a sum by 2⁻¹⁰ of the sum of magnitudes.
+fn rounding_case(precision: Precision, shape: Shape) -> Case {
+    let name = format!("{}, against exact operands", name(precision, shape));
+    Case::new(name, flops(shape), 1.0, move |gpu| {
+        let operands = Operands::new(shape);
+        let (expected, magnitudes) = (operands.twin(), operands.map(f32::abs).twin());
+        let actual = operands.on(gpu, precision)?;
+        let errors = actual.iter().zip(&expected).zip(&magnitudes).map(|((a, e), m)| {
+            let allowed = (1.001 / 1024.0 + ADDITIONS) * f64::from(*m);
+            let error = (f64::from(*a) - f64::from(*e)).abs();
+            if error <= allowed {
+                error / allowed.max(f64::MIN_POSITIVE)
+            } else {
+                f64::INFINITY
+            }
+        });
+        Ok(errors.fold(0.0, f64::max))
     })
     .needs(architecture(precision))
 }

@@ -8,6 +8,9 @@
 //! In shared memory the input lies as `[channel][pixel]` with four words between the rows: a warp that stores
 //! sixteen pixels × two halves of a block, and a quarter warp that reads sixteen bytes per lane, touch every bank once.
 
+mod steps;
+
+use self::steps::{Operands, Pixel, Places, Slot, Step, add, offset};
 use super::{ConvArgs, LARGE, NARROW, SMALL};
 use crate::device::{Shared, WARP, barrier, block, block_y, divide, launch_bounds, pin, shared_memory, thread};
 use crate::float::Float;
@@ -24,94 +27,11 @@ const NONE: u32 = 0;
 const ELU: u32 = 1;
 const NORM_ELU: u32 = 2;
 
-/// Half a block of one pixel, which a thread loads at every step.
-#[derive(Clone, Copy)]
-struct Slot {
-    /// Its centre tap in the first block, in elements.
-    centre: u32,
-    /// Bit t is set if tap t of this pixel lies in the image.
-    inside: u32,
-    /// Its place in the coefficients of the first block.
-    coefficients: u32,
-}
-
-/// The step whose operands are loaded.
-#[derive(Clone, Copy)]
-struct Step {
-    /// Its entry in the table of steps.
-    entry: Shared,
-    /// This thread's four weights, in elements.
-    weights: u32,
-    /// The bit of its tap, to be compared with a slot's, and eight times its block of channels from bit 16 on.
-    ///
-    /// 0 after the last step: then no input is loaded, and the weights are padding. That is cheaper than a branch.
-    what: u32,
-}
-
-/// Where a thread reads and writes in one of the two buffers.
-#[derive(Clone, Copy)]
-struct Places {
-    input: Shared,
-    weights: Shared,
-    input_slots: Shared,
-    weights_slot: Shared,
-}
-
-impl Places {
-    #[inline(always)]
-    fn moved(self, bytes: u32) -> Self {
-        Self {
-            input: self.input.at(bytes),
-            weights: self.weights.at(bytes),
-            input_slots: self.input_slots.at(bytes),
-            weights_slot: self.weights_slot.at(bytes),
-        }
-    }
-}
-
 /// One tile: `PIXELS × OUTPUTS`, `4·P × 4·O` per thread, `LOADS` slots per thread.
 struct Tile<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, const LOADS: usize> {
     args: &'a ConvArgs,
     shared: Shared,
     slots: [Slot; LOADS],
-}
-
-impl Step {
-    /// How far the buffer of this step is from that of the step before: forth or back. Entries have eight bytes and the
-    /// table is aligned to sixteen; the entry that this step points at is already the next one.
-    #[inline(always)]
-    fn way_to_buffer(self, buffer: u32) -> u32 {
-        if self.entry.0 & 8 == 0 {
-            buffer
-        } else {
-            buffer.wrapping_neg()
-        }
-    }
-}
-
-/// A pixel of the batch.
-#[derive(Clone, Copy)]
-struct Pixel {
-    image: u32,
-    of_image: u32,
-}
-
-impl Pixel {
-    #[inline(always)]
-    fn next(self, pixels: u32) -> Self {
-        let last = self.of_image + 1 == pixels;
-        Self {
-            image: self.image + last as u32,
-            of_image: if last { 0 } else { self.of_image + 1 },
-        }
-    }
-}
-
-/// Loaded, not yet in shared memory.
-#[derive(Clone, Copy)]
-struct Operands<const LOADS: usize> {
-    input: [[f32; 4]; LOADS],
-    weights: [f32; 4],
 }
 
 impl<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, const LOADS: usize>
@@ -434,21 +354,6 @@ impl<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, 
             self.finish(step.entry, places, &sums);
         }
     }
-}
-
-#[inline(always)]
-fn add(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
-    [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]]
-}
-
-/// The row and column of a tap, seen from the centre.
-#[inline(always)]
-fn offset(tap: u32, taps: u32) -> (i32, i32) {
-    if taps == 1 {
-        return (0, 0);
-    }
-    let row = tap / 3;
-    (row as i32 - 1, (tap - 3 * row) as i32 - 1)
 }
 
 type Large<'a> = Tile<'a, 128, 128, 2, 2, 1>;
