@@ -1,6 +1,7 @@
 //! Where a Langevin step spends its time: per op, for a preset's network at a given width, with random weights.
 //!
-//! `cargo bench --bench step -- [PRESET] [NGF] [BATCH] [M] [REPETITIONS]`, by default `mnist 128 8 400 3`.
+//! `cargo bench --bench step -- [PRESET] [NGF] [BATCH] [M] [REPETITIONS] [--json]`, by default `mnist 128 8 400 3`.
+//! `--json` prints one object instead: milliseconds of the network, of the likelihood and of the whole step.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use qcs::sampler::{Preset, SamplerPlan};
 use qcs::{ImageShape, Images};
 
 fn main() -> qcs::Result<()> {
+    let json = std::env::args().any(|a| a == "--json");
     let args: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
     let number = |i: usize, default: usize| args.get(i).map_or(default, |a| a.parse().expect("a number"));
     let preset = Preset::find(args.first().map_or("mnist", String::as_str))?;
@@ -24,11 +26,13 @@ fn main() -> qcs::Result<()> {
     let prior = Prior::random(Ncsnv2 { ngf, image }, 0);
     let problem = problem(image, m, batch)?;
     let mut engine = CpuEngine::new(0);
-    println!(
-        "{}, {} ngf = {ngf}, batch {batch}, M = {m}",
-        engine.describe(),
-        preset.name
-    );
+    if !json {
+        println!(
+            "{}, {} ngf = {ngf}, batch {batch}, M = {m}",
+            engine.describe(),
+            preset.name
+        );
+    }
 
     let compiled = SamplerPlan::new(
         &prior.network,
@@ -60,7 +64,11 @@ fn main() -> qcs::Result<()> {
             entry.1 += op.cost(&compiled.plan).flops;
         });
     }
-    report(&times, repetitions, compiled.plan.arena_bytes);
+    if json {
+        print_json(&times, repetitions);
+    } else {
+        report(&times, repetitions, compiled.plan.arena_bytes);
+    }
     Ok(())
 }
 
@@ -80,18 +88,39 @@ fn problem(image: ImageShape, m: usize, batch: usize) -> qcs::Result<Problem> {
     Problem::simulate(images, sensing, &simulation)
 }
 
+/// Ops of the likelihood, and of the Langevin update itself; the rest is the network.
+const LIKELIHOOD: [&str; 9] = [
+    "project",
+    "ep_start",
+    "ep_moments",
+    "rotate_in",
+    "ep_separate",
+    "rotate_out",
+    "ep_gradient",
+    "diag_gradient",
+    "back_project",
+];
+const UPDATE: [&str; 2] = ["gamma", "langevin"];
+
+/// Milliseconds per step of the given ops.
+fn milliseconds(times: &BTreeMap<&str, (Duration, u64)>, ops: &[&str], repetitions: usize) -> f64 {
+    let seconds: f64 = ops
+        .iter()
+        .filter_map(|op| times.get(op))
+        .map(|t| t.0.as_secs_f64())
+        .sum();
+    1e3 * seconds / repetitions as f64
+}
+
+fn print_json(times: &BTreeMap<&str, (Duration, u64)>, repetitions: usize) {
+    let all: Vec<&str> = times.keys().copied().collect();
+    let step = milliseconds(times, &all, repetitions);
+    let likelihood = milliseconds(times, &LIKELIHOOD, repetitions);
+    let network = step - likelihood - milliseconds(times, &UPDATE, repetitions);
+    println!(r#"{{"network_ms": {network:.3}, "likelihood_ms": {likelihood:.3}, "step_ms": {step:.3}}}"#);
+}
+
 fn report(times: &BTreeMap<&str, (Duration, u64)>, repetitions: usize, arena_bytes: usize) {
-    const LIKELIHOOD: [&str; 9] = [
-        "project",
-        "ep_start",
-        "ep_moments",
-        "rotate_in",
-        "ep_separate",
-        "rotate_out",
-        "ep_gradient",
-        "diag_gradient",
-        "back_project",
-    ];
     let total: f64 = times.values().map(|t| t.0.as_secs_f64()).sum();
     let likelihood: f64 = LIKELIHOOD
         .iter()
