@@ -13,16 +13,15 @@ impl Prior {
     ///
     /// `image` overrides the image size in the file's metadata (`image_size`), which a file from elsewhere may lack.
     pub fn open(path: &Path, image: Option<ImageShape>) -> Result<Self> {
-        let bytes = crate::files::map(path)?;
-        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| not_safetensors(path, &e))?;
-        let metadata = header.metadata().clone().unwrap_or_default();
-        let tensors = SafeTensors::deserialize(&bytes).map_err(|e| not_safetensors(path, &e))?;
-        Self::from_tensors(path, &tensors, metadata, image)
+        Self::parse(path, &crate::files::map(path)?, image)
     }
 
     /// The same from a file that is already in memory; `name` stands for it in messages.
     pub fn from_bytes(name: &str, bytes: &[u8], image: Option<ImageShape>) -> Result<Self> {
-        let path = Path::new(name);
+        Self::parse(Path::new(name), bytes, image)
+    }
+
+    fn parse(path: &Path, bytes: &[u8], image: Option<ImageShape>) -> Result<Self> {
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| not_safetensors(path, &e))?;
         let metadata = header.metadata().clone().unwrap_or_default();
         let tensors = SafeTensors::deserialize(bytes).map_err(|e| not_safetensors(path, &e))?;

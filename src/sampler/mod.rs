@@ -120,10 +120,7 @@ pub struct Samples {
 impl Samples {
     /// The posterior mean of each image: its chains that did not diverge, averaged (all of them if every one did).
     pub fn mean(&self) -> Images {
-        self.across_chains(|values, mean| {
-            let _ = values;
-            mean
-        })
+        self.across_chains(|_, mean| mean)
     }
 
     /// The posterior standard deviation of each image (n − 1 in the denominator); `None` with a single chain.

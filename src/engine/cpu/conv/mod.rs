@@ -294,8 +294,8 @@ mod tests {
                     true => expected[c * pixels + p] + f64::from(residual[c * pixels + p]),
                     false => 0.0,
                 };
-                // Each term is below 1 in size and is rounded once, as is each partial sum; Winograd's transforms grow
-                // both by up to (1 + 4 + 5)·(1 + 8 + 1)/… in each direction, of which a tenth is seen.
+                // Each term is below 1 in size and is rounded once, as is each partial sum. Winograd's sums are of numbers
+                // up to some ten times larger, which its last transform takes back: a digit is lost.
                 let rounding = if shape.by_winograd() { 1e-6 } else { 1e-7 };
                 assert!(
                     (value - expected).abs() < rounding * sum_of_terms,
