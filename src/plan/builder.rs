@@ -30,6 +30,22 @@ impl PlanBuilder {
         }
     }
 
+    /// The tensors, weights and ops of a finished plan, for another batch size.
+    pub(super) fn again(plan: &Plan, batch: usize, target: &dyn Target) -> Self {
+        let mut builder = Self::new(batch, target);
+        for tensor in plan.tensors() {
+            builder.tensor(tensor.contents, tensor.persistent);
+        }
+        for param in plan.params() {
+            builder.param(param.name.clone(), &param.shape);
+        }
+        for program in Program::ALL {
+            builder.begin(program);
+            plan.program(program).iter().for_each(|i| builder.push(i.op));
+        }
+        builder
+    }
+
     pub fn batch(&self) -> usize {
         self.batch
     }

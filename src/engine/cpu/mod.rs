@@ -58,6 +58,15 @@ impl Engine for CpuEngine {
         &self.target
     }
 
+    fn bytes(&self, plan: &Plan, constants: Constants<'_>) -> usize {
+        session::bytes(plan, constants)
+    }
+
+    /// The operating system may give more than is free, and take it back from others.
+    fn free_bytes(&self) -> Option<usize> {
+        None
+    }
+
     fn session<'a>(&'a mut self, plan: &'a Plan, constants: Constants<'a>) -> Result<Box<dyn Session + 'a>> {
         Ok(Box::new(session::CpuSession::new(
             &mut self.threads,
