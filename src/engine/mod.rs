@@ -1,6 +1,14 @@
 //! Engines execute plans. The CPU engine is the default everywhere.
 
+mod choice;
 pub mod cpu;
+pub mod cuda;
+mod precision;
+mod several;
+
+pub use choice::{DeviceChoice, Opened, open};
+pub use precision::Precision;
+pub use several::SeveralEngines;
 
 use std::time::Duration;
 
@@ -87,9 +95,9 @@ pub trait Session {
     /// Runs one program and reports how long each op took.
     fn execute_timed(&mut self, program: Program, step: usize, report: &mut dyn FnMut(&Op, Duration)) -> Result<()>;
 
-    /// Ends a noise level: waits until the one before it is done, so that progress is true to a level, and reports a
-    /// failure of the device.
-    fn end_level(&mut self) -> Result<()>;
+    /// Ends a noise level: waits until the level before it is done, so that progress is true to a level, and tells how
+    /// many states were frozen by then. `frozen` is the tensor of their flags.
+    fn end_level(&mut self, frozen: TensorId) -> Result<usize>;
 
     /// Overwrites a persistent f32 tensor for the whole batch.
     fn write_f32(&mut self, tensor: TensorId, values: &[f32]) -> Result<()>;

@@ -321,9 +321,11 @@ impl Sampler<'_> {
         while run.step < steps {
             session.execute(Program::Step, run.step)?;
             run.step += 1;
-            let progress = self.progress(run, batch);
-            if progress.at_level_end() {
-                session.end_level()?;
+            let mut progress = self.progress(run, batch);
+            if progress.at_level_end() && session.end_level(compiled.frozen)? == batch {
+                // No state will change any more.
+                run.step = steps;
+                progress = self.progress(run, batch);
             }
             let next = observer.after_step(&progress);
             if next != Next::Continue {

@@ -385,8 +385,9 @@ impl Session for CpuSession<'_> {
         Ok(())
     }
 
-    fn end_level(&mut self) -> Result<()> {
-        Ok(())
+    fn end_level(&mut self, frozen: TensorId) -> Result<usize> {
+        let flags: &[u32] = self.operands().read(frozen);
+        Ok(flags.iter().filter(|&&flag| flag != 0).count())
     }
 
     fn write_f32(&mut self, tensor: TensorId, values: &[f32]) -> Result<()> {
