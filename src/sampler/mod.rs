@@ -255,6 +255,45 @@ impl Sampler<'_> {
         Ok(())
     }
 
+    /// Bytes of device memory that a batch of so many states takes.
+    ///
+    /// # Errors
+    /// As [`Sampler::run`].
+    pub fn bytes(&self, engine: &dyn Engine, batch: usize) -> Result<usize> {
+        let steps = vec![Step::default(); self.steps()];
+        let (compiled, constants) = self.compile(batch, &steps, engine.target())?;
+        Ok(engine.bytes(&compiled.plan, constants))
+    }
+
+    /// The largest batch of the run's states that the device has room for, or the settings' where the device does not
+    /// say how much it has.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if not even one state fits.
+    pub fn largest_batch(&self, engine: &dyn Engine) -> Result<usize> {
+        let Some(free) = engine.free_bytes() else {
+            return Ok(self.settings.batch);
+        };
+        let fits = |batch: usize| Ok::<_, Error>(self.bytes(engine, batch)? <= free);
+        if !fits(1)? {
+            let bytes = self.bytes(engine, 1)?;
+            return Err(Error::Device(format!(
+                "one state needs {bytes} bytes of device memory, but only {free} are free"
+            )));
+        }
+        // The largest batch that fits lies between the two.
+        let (mut low, mut high) = (1, self.states());
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if fits(middle)? {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        Ok(low)
+    }
+
     /// The plan of a batch and what it computes with.
     fn compile<'a>(
         &'a self,
