@@ -28,10 +28,7 @@ impl Emulated {
     /// `qcs` in this place, with the emulator, which writes its statistics when the program ends.
     pub fn command(&self, line: &str, environment: &[(&str, &str)]) -> Command {
         let mut command = self.place.command(line);
-        command
-            .env("LD_LIBRARY_PATH", self.place.path("lib"))
-            .env("QCS_EMU_STATS", self.place.path("stats.json"))
-            .envs(environment.iter().copied());
+        self.emulate(&mut command).envs(environment.iter().copied());
         command
     }
 
@@ -43,6 +40,25 @@ impl Emulated {
         let ran = self.run(line, &[]);
         assert_eq!(ran.code, Some(0), "qcs {line}\n{}", ran.stderr);
         ran
+    }
+
+    /// One ignored test of this program, in a process of its own.
+    pub fn child(&self, test: &str, environment: &[(&str, &str)]) {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--ignored", "--nocapture"]);
+        let output = self
+            .emulate(&mut command)
+            .envs(environment.iter().copied())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    }
+
+    fn emulate<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command
+            .env("LD_LIBRARY_PATH", self.place.path("lib"))
+            .env("QCS_EMU_STATS", self.place.path("stats.json"))
     }
 
     /// What the last command asked of the device.
