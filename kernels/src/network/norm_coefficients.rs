@@ -172,53 +172,47 @@ mod kernel {
         }
     }
 
-    /// A part of a plane, in half a block of channels.
-    struct Part {
-        pixels: f64,
-        means: [f64; 4],
-        /// Sums of squared deviations from the means, of more than one pixel.
-        squares: Option<[f64; 4]>,
-    }
-
-    /// Stores means and variances of a plane of `pixels`, made of so many parts; `part` gives half a block of one. A thread
-    /// takes every 128th part, twice: for the means, then for the deviations from them.
+    /// Stores means and variances of a plane of `pixels`, made of so many parts. Of half a block of a part, `means` gives
+    /// its pixels and means, and `squares` adds its squared deviations from them to a sum. A thread takes every 128th part,
+    /// twice: for the means of the plane, then for the deviations from those.
     #[inline(always)]
     unsafe fn store_moments(
         output: Global<f32>,
         blocks: u32,
         pixels: u32,
         parts: u32,
-        part: impl Fn(u32, usize) -> Part,
+        means: impl Fn(u32, usize) -> (f64, [f64; 4]),
+        squares: impl Fn(u32, usize, [f64; 4]) -> [f64; 4],
     ) {
         // SAFETY: called by all threads of a block that has a plane.
         unsafe {
             let (half, first, stride) = (thread() as usize % 2 * 4, thread() / 2, block_threads() / 2);
             let mut sums = [0.0; 4];
-            let mut n = first;
-            while n < parts {
-                let part = part(n, half);
-                sums = array::from_fn(|c| part.means[c].fma(part.pixels, sums[c]));
-                n += stride;
+            let mut part = first;
+            while part < parts {
+                let (weight, mean) = means(part, half);
+                sums = array::from_fn(|c| mean[c].fma(weight, sums[c]));
+                part += stride;
             }
             let count = f64::from(pixels);
-            let means = sum_over_pixels(sums, plane_scratch()).map(|sum| sum / count);
-            let mut squares = [0.0; 4];
-            let mut n = first;
-            while n < parts {
-                let part = part(n, half);
-                squares = array::from_fn(|c| {
-                    let deviation = part.means[c] - means[c];
-                    let within = part.squares.map_or(squares[c], |of_part| squares[c] + of_part[c]);
-                    (deviation * part.pixels).fma(deviation, within)
+            let of_plane = sum_over_pixels(sums, plane_scratch()).map(|sum| sum / count);
+            let mut sums = [0.0; 4];
+            let mut part = first;
+            while part < parts {
+                let (weight, mean) = means(part, half);
+                let within = squares(part, half, sums);
+                sums = array::from_fn(|c| {
+                    let deviation = mean[c] - of_plane[c];
+                    (deviation * weight).fma(deviation, within[c])
                 });
-                n += stride;
+                part += stride;
             }
-            let variances = sum_over_pixels(squares, plane_scratch()).map(|sum| sum / count);
+            let variances = sum_over_pixels(sums, plane_scratch()).map(|sum| sum / count);
             if thread() < 2 {
                 let (image, of_image) = divide(block(), blocks);
                 let wide = blocks as usize * BLOCK;
                 let at = image as usize * 2 * wide + of_image as usize * BLOCK + half;
-                output.store4(at, means.map(|m| m as f32));
+                output.store4(at, of_plane.map(|m| m as f32));
                 output.store4(at + wide, variances.map(|v| v as f32));
             }
         }
@@ -227,37 +221,41 @@ mod kernel {
     /// The parts are pixels.
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn norm_moments(args: NormMomentsArgs) {
+        let NormMomentsArgs {
+            output, blocks, pixels, ..
+        } = args;
         // SAFETY: the launch gives a plane to each block.
         unsafe {
-            let plane = args.input.from(block() as usize * args.pixels as usize * BLOCK);
-            store_moments(args.output, args.blocks, args.pixels, args.pixels, |pixel, half| Part {
-                pixels: 1.0,
-                means: plane.read4(pixel as usize * BLOCK + half).map(f64::from),
-                squares: None,
-            });
+            let plane = args.input.from(block() as usize * pixels as usize * BLOCK);
+            let means = |pixel: u32, half: usize| (1.0, plane.read4(pixel as usize * BLOCK + half).map(f64::from));
+            store_moments(output, blocks, pixels, pixels, means, |_, _, sums| sums);
         }
     }
 
     /// The parts are strips.
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn norm_merge(args: NormMergeArgs) {
-        let strips = args.pixels.div_ceil(STRIP);
+        let NormMergeArgs {
+            output, blocks, pixels, ..
+        } = args;
+        let strips = pixels.div_ceil(STRIP);
         // SAFETY: the launch gives a plane to each block.
         unsafe {
-            let plane = args.input.from(block() as usize * args.pixels as usize * BLOCK);
+            let plane = args.input.from(block() as usize * pixels as usize * BLOCK);
             let statistics = args.statistics.from(block() as usize * strips as usize * 2 * BLOCK);
-            store_moments(args.output, args.blocks, args.pixels, strips, |strip, half| {
-                let pixels = f64::from((args.pixels - strip * STRIP).min(STRIP));
-                let share = 1.0 / pixels;
+            let means = |strip: u32, half: usize| {
+                let count = f64::from((pixels - strip * STRIP).min(STRIP));
+                let share = 1.0 / count;
                 let first = plane.read4((strip * STRIP) as usize * BLOCK + half);
                 let sums = statistics.read4(strip as usize * 2 * BLOCK + half);
+                let mean = |c: usize| f64::from(sums[c]).fma(share, f64::from(first[c]));
+                (count, array::from_fn(mean))
+            };
+            let squares = |strip: u32, half: usize, sums: [f64; 4]| {
                 let squares = statistics.read4((strip as usize * 2 + 1) * BLOCK + half);
-                Part {
-                    pixels,
-                    means: array::from_fn(|c| f64::from(sums[c]).fma(share, f64::from(first[c]))),
-                    squares: Some(squares.map(f64::from)),
-                }
-            });
+                array::from_fn(|c| sums[c] + f64::from(squares[c]))
+            };
+            store_moments(output, blocks, pixels, strips, means, squares);
         }
     }
 

@@ -95,8 +95,8 @@ impl<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, 
     }
 
     /// Fills the table of steps behind the two buffers: how far the input of a step is from the centre tap of the first
-    /// block, in elements, and what it is. Behind the last step stands one that is none, then the place of
-    /// the tile, then the rows and the pixels of an image.
+    /// block, in elements, and what it is. Behind the last step stands one that is none, then the place of the tile,
+    /// then how many rows of the product and how many pixels an image has.
     #[inline(always)]
     unsafe fn fill_steps(&self, table: Shared) {
         let args = self.args;
