@@ -1,5 +1,6 @@
 //! `qcs`: one file per command, and what they share.
 
+mod check;
 mod completions;
 mod convert;
 mod demo;
@@ -85,6 +86,7 @@ enum Command {
     Score(scores::ScoreArgs),
     Likelihood(scores::LikelihoodArgs),
     Convert(convert::ConvertArgs),
+    Check(check::CheckArgs),
     Info(info::InfoArgs),
     Completions(completions::CompletionsArgs),
 }
@@ -123,6 +125,7 @@ fn execute(Cli { global, command }: Cli) -> Result<()> {
         Command::Score(args) => scores::score(&args, &global),
         Command::Likelihood(args) => scores::likelihood(&args, &global),
         Command::Convert(args) => convert::convert(&args, &global),
+        Command::Check(args) => check::check(&args, &global),
         Command::Info(args) => info::info(&args, &global),
         Command::Completions(args) => completions::completions(&args),
     }

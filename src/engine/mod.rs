@@ -68,6 +68,10 @@ pub trait Engine {
     /// Bytes of device memory that a session may take, where that is known.
     fn free_bytes(&self) -> Option<usize>;
 
+    /// The most floating-point operations in a second that the device can do in the engine's precision, in GFLOP/s: by
+    /// its data sheet where it tells enough, measured on a CPU.
+    fn peak_gflops(&self) -> Option<f64>;
+
     /// Prepares a plan for execution: everything is allocated, packed and uploaded here.
     ///
     /// # Errors
@@ -98,6 +102,9 @@ pub trait Session {
     /// Ends a noise level: waits until the level before it is done, so that progress is true to a level, and tells how
     /// many states were frozen by then. `frozen` is the tensor of their flags.
     fn end_level(&mut self, frozen: TensorId) -> Result<usize>;
+
+    /// Waits until everything that was executed is done.
+    fn wait(&mut self) -> Result<()>;
 
     /// Overwrites a persistent f32 tensor for the whole batch.
     fn write_f32(&mut self, tensor: TensorId, values: &[f32]) -> Result<()>;

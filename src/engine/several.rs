@@ -61,6 +61,10 @@ impl Engine for SeveralEngines {
         self.engines.iter().filter_map(|e| e.free_bytes()).min()
     }
 
+    fn peak_gflops(&self) -> Option<f64> {
+        self.engines.iter().map(|e| e.peak_gflops()).sum()
+    }
+
     fn session<'a>(&'a mut self, plan: &'a Plan, constants: Constants<'a>) -> Result<Box<dyn Session + 'a>> {
         let parts = self.parts(plan.batch);
         let Self { engines, plans } = self;
@@ -131,6 +135,10 @@ impl Session for SeveralSessions<'_> {
 
     fn end_level(&mut self, frozen: TensorId) -> Result<usize> {
         self.sessions.iter_mut().map(|s| s.end_level(frozen)).sum()
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.sessions.iter_mut().try_for_each(|s| s.wait())
     }
 
     fn write_f32(&mut self, tensor: TensorId, values: &[f32]) -> Result<()> {

@@ -76,6 +76,10 @@ impl Program {
 pub trait Target {
     /// Channels that lie next to each other in a feature map: 1 is NCHW.
     fn channel_block(&self) -> usize;
+    /// What a convolution that writes such a feature map should leave behind for the norm that follows, if anything.
+    fn statistics(&self, _output: Contents) -> Option<Contents> {
+        None
+    }
     /// Bytes of working memory that an op needs beside its operands.
     fn scratch_bytes(&self, op: &Op, plan: &PlanBuilder) -> usize;
 }

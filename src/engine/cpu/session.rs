@@ -172,6 +172,7 @@ impl<'a> CpuSession<'a> {
                 gamma,
                 beta,
                 output,
+                ..
             } => {
                 let (height, width) = size(input);
                 let params = NormParams {
@@ -388,6 +389,10 @@ impl Session for CpuSession<'_> {
     fn end_level(&mut self, frozen: TensorId) -> Result<usize> {
         let flags: &[u32] = self.operands().read(frozen);
         Ok(flags.iter().filter(|&&flag| flag != 0).count())
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
     }
 
     fn write_f32(&mut self, tensor: TensorId, values: &[f32]) -> Result<()> {

@@ -16,7 +16,7 @@ use qcs_kernels::network::elu::EluArgs;
 use qcs_kernels::network::load_image::LoadImageArgs;
 use qcs_kernels::network::max_pool::MaxPoolArgs;
 use qcs_kernels::network::mean_pool::MeanPoolArgs;
-use qcs_kernels::network::norm_coefficients::{NormFinishArgs, NormMomentsArgs};
+use qcs_kernels::network::norm_coefficients::{NormFinishArgs, NormMergeArgs, NormMomentsArgs};
 use qcs_kernels::network::resize_add::ResizeAddArgs;
 use qcs_kernels::network::store_score::StoreScoreArgs;
 use qcs_kernels::sampler::denoise::DenoiseArgs;
@@ -159,6 +159,7 @@ impl Caller<'_> {
         let weights = self.at(self.layout.conv(conv.weight));
         let bias = conv.bias.map_or(Global::NONE, |bias| self.vector(bias));
         let residual = self.tensor_or_none(conv.residual);
+        let statistics = self.tensor_or_none(conv.statistics);
         let Some(precision) = tensor_precision(self.precision, conv, |id| self.plan.tensor(id).contents) else {
             return vec![Call::of(&ConvArgs {
                 input: self.tensor(conv.input),
@@ -167,6 +168,7 @@ impl Caller<'_> {
                 bias,
                 residual,
                 output: self.tensor(conv.output),
+                statistics,
                 images: self.batch(),
                 in_blocks: self.blocks(conv.input),
                 out_blocks: self.blocks(conv.output),
@@ -195,6 +197,7 @@ impl Caller<'_> {
             bias,
             residual,
             output: self.tensor(conv.output),
+            statistics,
             images: self.batch(),
             units: precision.units(inputs as usize) as u32,
             out_blocks: self.blocks(conv.output),
@@ -223,19 +226,33 @@ impl Caller<'_> {
             }
             Op::NormCoefficients {
                 input,
+                statistics,
                 alpha,
                 gamma,
                 beta,
                 output,
             } => {
                 let (channels, height, width) = self.feature(input);
-                let moments = NormMomentsArgs {
-                    input: self.tensor(input),
-                    output: self.tensor(output),
-                    images,
-                    blocks: self.blocks(input),
-                    pixels: height * width,
-                    unused,
+                let (blocks, pixels) = (self.blocks(input), height * width);
+                let (input, moments) = (self.tensor(input), self.tensor(output));
+                let moments = match statistics {
+                    Some(statistics) => Call::of(&NormMergeArgs {
+                        input,
+                        statistics: self.tensor(statistics),
+                        output: moments,
+                        images,
+                        blocks,
+                        pixels,
+                        unused,
+                    }),
+                    None => Call::of(&NormMomentsArgs {
+                        input,
+                        output: moments,
+                        images,
+                        blocks,
+                        pixels,
+                        unused,
+                    }),
                 };
                 let finish = NormFinishArgs {
                     alpha: self.vector(alpha),
@@ -245,7 +262,7 @@ impl Caller<'_> {
                     images,
                     channels,
                 };
-                vec![Call::of(&moments), Call::of(&finish)]
+                vec![moments, Call::of(&finish)]
             }
             Op::Elu { input, output } => vec![Call::of(&EluArgs {
                 input: self.tensor(input),

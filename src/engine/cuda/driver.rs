@@ -21,7 +21,7 @@ pub struct Device {
     context: sys::CUcontext,
     stream: sys::CUstream,
     module: sys::CUmodule,
-    functions: RefCell<HashMap<&'static str, sys::CUfunction>>,
+    functions: RefCell<HashMap<String, sys::CUfunction>>,
     pub properties: Properties,
 }
 
@@ -200,7 +200,7 @@ impl Device {
     }
 
     /// The kernel of that name.
-    pub fn function(&self, kernel: &'static str) -> Result<sys::CUfunction> {
+    pub fn function(&self, kernel: &str) -> Result<sys::CUfunction> {
         if let Some(&function) = self.functions.borrow().get(kernel) {
             return Ok(function);
         }
@@ -209,7 +209,7 @@ impl Device {
         // SAFETY: the module is loaded.
         let function = unsafe { result::module::get_function(self.module, text) }
             .map_err(|e| self.failed(&format!("find the kernel {kernel}"), e))?;
-        self.functions.borrow_mut().insert(kernel, function);
+        self.functions.borrow_mut().insert(kernel.to_owned(), function);
         Ok(function)
     }
 

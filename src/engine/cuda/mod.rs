@@ -4,18 +4,22 @@
 //! that knows of CUDA.
 
 mod calls;
+mod check;
 mod driver;
 mod layout;
 mod session;
 
 use std::rc::Rc;
 
+use qcs_kernels::launch::BLOCK;
 use qcs_kernels::likelihood::ep_moments::partial_sums;
 use qcs_kernels::network::conv::prepare::prepared_words;
+use qcs_kernels::network::conv::statistics::{statistics_len, statistics_pay};
 
 use super::{Constants, Engine, Precision, Session};
-use crate::plan::{Op, Plan, PlanBuilder, Target};
+use crate::plan::{Contents, Op, Plan, PlanBuilder, Target};
 use crate::{Error, Result};
+pub use check::{Verdict, check};
 pub use driver::{Device, Properties, count, driver_is_installed};
 use layout::{Layout, tensor_precision};
 
@@ -78,6 +82,24 @@ impl Engine for CudaEngine {
         self.device.memory().ok().map(|(free, _)| free)
     }
 
+    fn peak_gflops(&self) -> Option<f64> {
+        let Properties {
+            capability,
+            multiprocessors,
+            clock,
+            ..
+        } = self.properties();
+        // Floating-point operations of a multiprocessor in a clock.
+        let per_clock = match (capability, self.target.precision) {
+            (70 | 80, Precision::Fp32) => 128,
+            (86 | 89 | 90, Precision::Fp32) => 256,
+            (70, Precision::Fp16) | (80, Precision::Tf32) => 1024,
+            (80, Precision::Fp16) => 2048,
+            _ => return None,
+        };
+        Some(f64::from(per_clock) * f64::from(*multiprocessors) * f64::from(*clock) / 1e6)
+    }
+
     fn session<'a>(&'a mut self, plan: &'a Plan, constants: Constants<'a>) -> Result<Box<dyn Session + 'a>> {
         let precision = self.target.precision;
         Ok(Box::new(session::CudaSession::new(
@@ -97,7 +119,13 @@ struct CudaTarget {
 
 impl Target for CudaTarget {
     fn channel_block(&self) -> usize {
-        qcs_kernels::launch::BLOCK
+        BLOCK
+    }
+
+    fn statistics(&self, output: Contents) -> Option<Contents> {
+        let (channels, height, width) = output.feature();
+        let (blocks, pixels) = (channels.div_ceil(BLOCK) as u32, (height * width) as u32);
+        statistics_pay(pixels).then(|| Contents::F32(statistics_len(1, blocks, pixels)))
     }
 
     fn scratch_bytes(&self, op: &Op, plan: &PlanBuilder) -> usize {

@@ -212,6 +212,10 @@ impl Session for CudaSession<'_> {
         Ok(flags[before].words().iter().filter(|&&flag| flag != 0).count())
     }
 
+    fn wait(&mut self) -> Result<()> {
+        self.device.wait()
+    }
+
     fn write_f32(&mut self, tensor: TensorId, values: &[f32]) -> Result<()> {
         self.memory.write(self.offset(tensor, size_of_val(values)), values)
     }
