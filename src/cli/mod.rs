@@ -1,5 +1,6 @@
 //! `qcs`: one file per command, and what they share.
 
+mod bench;
 mod check;
 mod completions;
 mod convert;
@@ -86,6 +87,7 @@ enum Command {
     Score(scores::ScoreArgs),
     Likelihood(scores::LikelihoodArgs),
     Convert(convert::ConvertArgs),
+    Bench(bench::BenchArgs),
     Check(check::CheckArgs),
     Info(info::InfoArgs),
     Completions(completions::CompletionsArgs),
@@ -125,6 +127,7 @@ fn execute(Cli { global, command }: Cli) -> Result<()> {
         Command::Score(args) => scores::score(&args, &global),
         Command::Likelihood(args) => scores::likelihood(&args, &global),
         Command::Convert(args) => convert::convert(&args, &global),
+        Command::Bench(args) => bench::bench(&args, &global),
         Command::Check(args) => check::check(&args, &global),
         Command::Info(args) => info::info(&args, &global),
         Command::Completions(args) => completions::completions(&args),

@@ -2,7 +2,8 @@
 
 use qcs::files::npy;
 
-use crate::support::{IMAGE, IMAGES, Place, files_in, images};
+use crate::folders::files_in;
+use crate::support::{IMAGE, IMAGES, Place, images};
 
 #[test]
 fn help_of_every_command_has_examples() {

@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::support::{Place, Ran, files_in};
+use crate::folders::files_in;
+use crate::support::{Place, Ran};
 
 #[test]
 fn output_below_a_regular_file_cannot_be_written() {

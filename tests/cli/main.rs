@@ -2,9 +2,11 @@
 
 mod bad_arguments;
 mod bad_files;
+mod bench;
 mod commands;
 mod demo;
 mod disk;
+mod folders;
 mod interrupt;
 mod reproduce;
 mod support;

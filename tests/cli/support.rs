@@ -1,7 +1,7 @@
 //! A folder with small files of every kind, and a way to run the binary in it.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use qcs::files::npy;
@@ -156,22 +156,4 @@ impl Ran {
 pub fn images(count: usize) -> Images {
     let pixel = |i: usize| 0.5 + 0.5 * ((i * i % 97) as f32 / 15.0).sin();
     Images::new(IMAGE, (0..count * IMAGE.len()).map(pixel).collect())
-}
-
-/// Every file below a folder, by its path in it.
-pub fn files_in(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut open = vec![folder.to_path_buf()];
-    while let Some(next) = open.pop() {
-        for entry in std::fs::read_dir(&next).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                open.push(path);
-            } else {
-                found.push(path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned());
-            }
-        }
-    }
-    found.sort();
-    found
 }

@@ -1,0 +1,226 @@
+//! What is timed, and how.
+
+use std::time::Instant;
+
+use qcs::engine::{Constants, Engine, State, Step};
+use qcs::likelihood::{Likelihood, LikelihoodPlan, Method};
+use qcs::plan::{Contents, Op, Plan, PlanBuilder, Program};
+use qcs::prior::{Ncsnv2, Prior, Schedule, ScorePlan};
+use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
+use qcs::sampler::{Outcome, Preset, Sampler, SamplerPlan, Settings, Unobserved};
+use qcs::{Error, ImageShape, Images, Result};
+
+use super::What;
+
+/// One combination of the lists.
+pub struct Setting {
+    pub preset: &'static Preset,
+    pub ngf: usize,
+    pub batch: usize,
+    pub measurements: usize,
+    pub levels: usize,
+    pub repetitions: usize,
+    pub warm_up: usize,
+}
+
+/// The seconds of each repetition, and what was done in one.
+pub struct Timing {
+    pub what: What,
+    pub seconds: Vec<f64>,
+    /// Floating-point operations of the products
+    pub flops: u64,
+    /// Langevin steps, where whole steps were taken
+    pub steps: Option<usize>,
+}
+
+impl Setting {
+    /// Times every part and hands it to `report` at once.
+    pub fn run(
+        &self,
+        whats: &[What],
+        engine: &mut dyn Engine,
+        report: &mut dyn FnMut(Timing) -> Result<()>,
+    ) -> Result<()> {
+        let image = ImageShape::new(self.preset.channels, self.preset.size, self.preset.size);
+        let prior = Prior::random(Ncsnv2 { ngf: self.ngf, image }, 0);
+        let measured = whats.iter().any(|what| !matches!(what, What::Forward | What::Langevin));
+        let problem = measured.then(|| self.problem(image)).transpose()?;
+        for &what in whats {
+            let timing = match (what, &problem) {
+                (What::Forward, _) => self.forward(engine, &prior),
+                (What::Langevin, _) => self.langevin(engine, image),
+                (What::Ep, Some(problem)) => self.likelihood(engine, problem, what, Method::Ep),
+                (What::Diag, Some(problem)) => self.likelihood(engine, problem, what, Method::Diag),
+                (What::Step, Some(problem)) => self.step(engine, &prior, problem),
+                (What::Run, Some(problem)) => self.reconstruct(engine, &prior, problem),
+                _ => unreachable!("a list of parts, and a problem wherever one is measured"),
+            };
+            report(timing?)?;
+        }
+        Ok(())
+    }
+
+    /// One bit, kappa = 1000, the hardest of the paper's.
+    fn problem(&self, image: ImageShape) -> Result<Problem> {
+        let simulation = Simulation {
+            sigma: 0.05,
+            bits: 1,
+            step: None,
+            mean_square: self.preset.mean_square,
+            seed: 0,
+        };
+        let sensing = Sensing::Drawn {
+            ensemble: Ensemble::IllConditioned { kappa: 1000.0 },
+            m: self.measurements,
+        };
+        let images = Images::new(image, vec![0.5; self.batch * image.len()]);
+        Problem::simulate(images, sensing, &simulation)
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            batch: self.batch,
+            ..self.preset.settings()
+        }
+    }
+
+    fn forward(&self, engine: &mut dyn Engine, prior: &Prior) -> Result<Timing> {
+        let compiled = ScorePlan::new(&prior.network, self.batch, engine.target());
+        let constants = Constants {
+            prior: Some(prior),
+            ..Constants::default()
+        };
+        self.time(What::Forward, engine, &compiled.plan, constants, Program::Score)
+    }
+
+    fn likelihood(&self, engine: &mut dyn Engine, problem: &Problem, what: What, method: Method) -> Result<Timing> {
+        if method == Method::Ep {
+            engine.prepare(problem)?;
+        }
+        let likelihood = Likelihood {
+            method,
+            ..Likelihood::default()
+        };
+        let compiled = LikelihoodPlan::new(&likelihood, problem, self.batch, engine.target())?;
+        let constants = Constants {
+            problem: Some(problem),
+            ..Constants::default()
+        };
+        self.time(what, engine, &compiled.plan, constants, Program::Likelihood)
+    }
+
+    fn langevin(&self, engine: &mut dyn Engine, image: ImageShape) -> Result<Timing> {
+        let mut plan = PlanBuilder::new(self.batch, engine.target());
+        let [x, prior, likelihood] = [(); 3].map(|()| plan.persistent(Contents::F32(image.len())));
+        let frozen = plan.persistent(Contents::U32(1));
+        plan.begin(Program::Step);
+        let gamma = plan.temporary(Contents::F64(1));
+        plan.push(Op::Gamma {
+            prior,
+            likelihood,
+            rule: self.settings().gamma,
+            gamma,
+        });
+        plan.push(Op::Langevin {
+            x,
+            prior,
+            likelihood: Some((likelihood, gamma)),
+            frozen,
+        });
+        let plan = plan.finish(engine.target());
+        self.time(What::Langevin, engine, &plan, Constants::default(), Program::Step)
+    }
+
+    fn step(&self, engine: &mut dyn Engine, prior: &Prior, problem: &Problem) -> Result<Timing> {
+        engine.prepare(problem)?;
+        let settings = self.settings();
+        let compiled = SamplerPlan::new(&prior.network, Some(problem), &settings, self.batch, engine.target())?;
+        let constants = Constants {
+            prior: Some(prior),
+            problem: Some(problem),
+            ..Constants::default()
+        };
+        let timing = self.time(What::Step, engine, &compiled.plan, constants, Program::Step)?;
+        Ok(Timing {
+            steps: Some(1),
+            ..timing
+        })
+    }
+
+    /// Executes a program again and again. Every repetition is the next step: a device goes on by itself.
+    fn time(
+        &self,
+        what: What,
+        engine: &mut dyn Engine,
+        plan: &Plan,
+        constants: Constants<'_>,
+        program: Program,
+    ) -> Result<Timing> {
+        let step = |index| Step {
+            beta: 1.0,
+            alpha: 1e-4,
+            index,
+        };
+        let steps: Vec<Step> = (0..(self.warm_up + self.repetitions) as u32).map(step).collect();
+        let mut session = engine.session(
+            plan,
+            Constants {
+                steps: &steps,
+                ..constants
+            },
+        )?;
+        let states: Vec<State> = (0..self.batch).map(|image| State { image, chain: 0 }).collect();
+        session.bind(&states)?;
+        session.execute(Program::Start, 0)?;
+        let mut execute = |step: usize| {
+            let begun = Instant::now();
+            session.execute(program, step)?;
+            session.wait()?;
+            Ok::<f64, Error>(begun.elapsed().as_secs_f64())
+        };
+        for warm_up in 0..self.warm_up {
+            execute(warm_up)?;
+        }
+        let repetitions = self.warm_up..self.warm_up + self.repetitions;
+        Ok(Timing {
+            what,
+            seconds: repetitions.map(execute).collect::<Result<_>>()?,
+            flops: plan.flops(program),
+            steps: None,
+        })
+    }
+
+    /// A whole run over the first levels of the preset's schedule, from the upload to the samples.
+    fn reconstruct(&self, engine: &mut dyn Engine, prior: &Prior, problem: &Problem) -> Result<Timing> {
+        let levels = self.preset.schedule().levels()[..self.levels].to_vec();
+        let settings = Settings {
+            denoise: false,
+            ..self.settings()
+        };
+        let sampler = Sampler {
+            prior,
+            problem: Some(problem),
+            images: self.batch,
+            schedule: &Schedule::new(levels)?,
+            settings,
+        };
+        let steps = self.levels * settings.steps_per_level;
+        let plan = SamplerPlan::new(&prior.network, Some(problem), &settings, self.batch, engine.target())?.plan;
+        let mut run = || {
+            let begun = Instant::now();
+            match sampler.run(engine, None, &mut Unobserved)? {
+                Outcome::Finished(_) => Ok(begun.elapsed().as_secs_f64()),
+                Outcome::Stopped => Err(Error::Failed("the run was stopped".to_owned())),
+            }
+        };
+        for _ in 0..self.warm_up {
+            run()?;
+        }
+        Ok(Timing {
+            what: What::Run,
+            seconds: (0..self.repetitions).map(|_| run()).collect::<Result<_>>()?,
+            flops: steps as u64 * plan.flops(Program::Step),
+            steps: Some(steps),
+        })
+    }
+}

@@ -1,0 +1,195 @@
+//! `qcs bench`: how fast, in the manner of llama-bench: every combination of the lists, one line each.
+
+mod cases;
+mod report;
+
+use clap::{Args, ValueEnum};
+
+use qcs::engine::{self, DeviceChoice, Precision};
+use qcs::sampler::Preset;
+use qcs::{Error, Result};
+
+use super::Global;
+use cases::Setting;
+use report::{Format, Reporter};
+
+/// Measure how fast this machine computes
+#[derive(Args)]
+#[command(
+    long_about = "Times the parts of the sampler, with random weights and a simulated problem, for every combination of \
+                  the given lists: mean and standard deviation over repetitions after a warm-up. Lists are separated by \
+                  commas.",
+    after_help = "Examples:
+  qcs bench                                                       the forward pass of the three presets
+  qcs bench forward --preset cifar10 --ngf 128 --batch 8 --device cpu --json
+  qcs bench all --preset mnist --ngf 24,128 --batch 1,8           every part
+  qcs bench step --device cpu,cuda --precision fp32,fp16 --csv    two devices"
+)]
+pub struct BenchArgs {
+    /// What to measure
+    #[arg(value_name = "WHAT", value_enum, num_args = 0.., default_value = "forward")]
+    what: Vec<What>,
+    /// Presets: mnist, cifar10, celeba
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "mnist,cifar10,celeba"
+    )]
+    preset: Vec<String>,
+    /// Widths of the network
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "128")]
+    ngf: Vec<usize>,
+    /// Batch sizes
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "8")]
+    batch: Vec<usize>,
+    /// Measurements M [default: the preset's]
+    #[arg(long, short = 'm', value_name = "M")]
+    measurements: Option<usize>,
+    /// Noise levels of `run`, out of the preset's
+    #[arg(long, value_name = "T", default_value_t = 4)]
+    levels: usize,
+    /// Repetitions
+    #[arg(long, short, value_name = "N", default_value_t = 5)]
+    repetitions: usize,
+    /// Executions before the first repetition
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    warm_up: usize,
+    /// One JSON object per line
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Comma-separated values
+    #[arg(long)]
+    csv: bool,
+}
+
+/// A part of the sampler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum What {
+    /// The score network
+    Forward,
+    /// The likelihood score of QCS-SGM+, five EP iterations
+    Ep,
+    /// The likelihood score of QCS-SGM
+    Diag,
+    /// gamma and the Langevin update
+    Langevin,
+    /// One whole step
+    Step,
+    /// A reconstruction from end to end, over a few noise levels
+    Run,
+    /// All of these
+    All,
+}
+
+impl What {
+    const PARTS: [Self; 6] = [
+        Self::Forward,
+        Self::Ep,
+        Self::Diag,
+        Self::Langevin,
+        Self::Step,
+        Self::Run,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Ep => "ep",
+            Self::Diag => "diag",
+            Self::Langevin => "langevin",
+            Self::Step => "step",
+            Self::Run => "run",
+            Self::All => "all",
+        }
+    }
+}
+
+pub fn bench(args: &BenchArgs, global: &Global) -> Result<()> {
+    global.use_threads()?;
+    for (name, list) in [("--ngf", &args.ngf), ("--batch", &args.batch)] {
+        if let Some(zero) = list.iter().find(|&&n| n == 0) {
+            return Err(Error::usage(format!("{name} {zero}: must be at least 1")));
+        }
+    }
+    if args.repetitions == 0 || args.levels == 0 {
+        return Err(Error::usage("--repetitions and --levels must be at least 1"));
+    }
+    let presets = args.preset.iter().map(|name| Preset::find(name));
+    let presets = presets.collect::<Result<Vec<_>>>()?;
+    let whats = if args.what.contains(&What::All) {
+        What::PARTS.to_vec()
+    } else {
+        args.what.clone()
+    };
+    let format = match (args.json, args.csv) {
+        (true, _) => Format::JsonLines,
+        (_, true) => Format::Csv,
+        _ => Format::Markdown,
+    };
+    let precisions = precisions(global.precision.as_deref())?;
+    let mut reporter = Reporter::new(format);
+    for device in devices(&global.device)? {
+        for &precision in &precisions {
+            let mut opened = engine::open(&device, Some(precision), global.threads)?;
+            global.note(&opened.engine.describe());
+            if let Some(note) = opened.note {
+                global.note(&format!("note: {note}"));
+            }
+            let peak = opened.engine.peak_gflops();
+            for preset in &presets {
+                for &ngf in &args.ngf {
+                    for &batch in &args.batch {
+                        let setting = Setting {
+                            preset,
+                            ngf,
+                            batch,
+                            measurements: args.measurements.unwrap_or(preset.measurements),
+                            levels: args.levels.min(preset.levels),
+                            repetitions: args.repetitions,
+                            warm_up: args.warm_up,
+                        };
+                        setting.run(&whats, opened.engine.as_mut(), &mut |timing| {
+                            reporter.report(&setting, &device, precision, timing, peak)
+                        })?;
+                    }
+                }
+            }
+        }
+    }
+    reporter.finish()
+}
+
+/// A list of devices; a number after a comma belongs to the GPUs before it.
+fn devices(text: &str) -> Result<Vec<DeviceChoice>> {
+    let mut names: Vec<String> = Vec::new();
+    for part in text.split(',') {
+        match names.last_mut() {
+            Some(last) if part.parse::<usize>().is_ok() => *last = format!("{last},{part}"),
+            _ => names.push(part.to_owned()),
+        }
+    }
+    names.iter().map(|name| name.parse()).collect()
+}
+
+/// A list of precisions; fp32 where none is named.
+fn precisions(list: Option<&str>) -> Result<Vec<Precision>> {
+    let names = list.unwrap_or("fp32").split(',');
+    names.map(str::parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_devices_keeps_the_gpus_of_one_entry_together() {
+        let shown = |text: &str| {
+            let all: Vec<String> = devices(text).unwrap().iter().map(ToString::to_string).collect();
+            all.join(" ")
+        };
+        assert_eq!(shown("cpu"), "cpu");
+        assert_eq!(shown("cpu,cuda:0,1,cuda:2"), "cpu cuda:0,1 cuda:2");
+        assert!(devices("0,1").is_err() && devices("cpu,").is_err());
+    }
+}

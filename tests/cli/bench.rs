@@ -1,0 +1,69 @@
+//! `qcs bench` on the CPU: what scripts and people read of it. How fast it is, is no matter of tests.
+
+use crate::support::Place;
+
+#[test]
+fn the_form_that_scripts_rely_on_is_one_json_object_per_line() {
+    let place = Place::new();
+    let ran = place.succeeds("bench forward --preset mnist,cifar10 --ngf 4 --batch 1,2 --device cpu --json -r 2");
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(lines.len(), 4, "{}", ran.stdout);
+    for (line, (preset, batch)) in lines
+        .iter()
+        .zip([("mnist", 1), ("mnist", 2), ("cifar10", 1), ("cifar10", 2)])
+    {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        for (name, value) in [
+            ("name", "forward"),
+            ("preset", preset),
+            ("device", "cpu"),
+            ("precision", "fp32"),
+        ] {
+            assert_eq!(row[name], value, "{line}");
+        }
+        assert_eq!((&row["ngf"], &row["batch"]), (&4.into(), &batch.into()), "{line}");
+        for name in ["ms_mean", "gflops"] {
+            assert!(row[name].as_f64().unwrap() > 0.0, "{line}");
+        }
+        assert!(row["ms_stddev"].as_f64().unwrap() >= 0.0, "{line}");
+    }
+}
+
+#[test]
+fn every_part_can_be_measured_and_shown_as_a_table_or_csv() {
+    let place = Place::new();
+    let line = "bench all --preset mnist --ngf 4 --batch 2 -m 20 --levels 1 --device cpu -r 1 --warm-up 0 --quiet";
+    let parts = ["forward", "ep", "diag", "langevin", "step", "run"];
+    let table = place.succeeds(line).stdout;
+    for part in parts {
+        assert_eq!(
+            table
+                .matches(&format!("\n| {part} | mnist | 4 | 2 | cpu | fp32 | "))
+                .count(),
+            1,
+            "{table}"
+        );
+    }
+    let csv = place.succeeds(&format!("{line} --csv")).stdout;
+    let mut lines = csv.lines();
+    let columns = lines.next().unwrap().split(',').count();
+    for (line, part) in lines.by_ref().zip(parts) {
+        assert!(line.starts_with(&format!("{part},mnist,4,2,\"cpu\",fp32,")), "{line}");
+        assert_eq!(line.split(',').count(), columns, "{line}");
+    }
+    assert_eq!(lines.count(), 0);
+}
+
+#[test]
+fn lists_that_make_no_sense_are_refused() {
+    let place = Place::new();
+    for (line, says) in [
+        ("bench forward --preset imagenet", "imagenet"),
+        ("bench forward --batch 0", "--batch"),
+        ("bench forward --precision fp8", "fp8"),
+        ("bench forward --device cpu,tpu", "tpu"),
+        ("bench forward -r 0", "--repetitions"),
+    ] {
+        place.run(line).refuses(line, 2, &[says]);
+    }
+}
