@@ -1,6 +1,7 @@
 //! Engines execute plans. The CPU engine is the default everywhere.
 
 pub mod cpu;
+pub mod cuda;
 
 use std::time::Duration;
 
