@@ -33,7 +33,7 @@ pub enum Command {
         count: usize,
     },
     Kernel(KernelLaunch),
-    Gemm(Gemm),
+    Gemm(Box<Gemm>),
     Host {
         function: HostFunction,
         argument: usize,

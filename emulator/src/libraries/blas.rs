@@ -176,7 +176,7 @@ fn submit(handle: Handle, gemm: Result<Gemm, String>, function: &'static str) ->
         }
         state.count_call(function);
     }
-    match stream.submit(Command::Gemm(gemm)) {
+    match stream.submit(Command::Gemm(Box::new(gemm))) {
         SUCCESS => CUBLAS_SUCCESS,
         _ => CUBLAS_EXECUTION_FAILED,
     }

@@ -308,13 +308,13 @@ fn child_singular() {
                 .map(|row| (0..n).map(|l| a[row + l * lda] * vt[i + l * n]).sum())
                 .collect()
         };
-        for i in 0..n {
+        let row = |i: usize| (0..n).map(|l| vt[i + l * n]).collect::<Vec<_>>();
+        let dot = |x: Vec<f64>, y: Vec<f64>| x.iter().zip(&y).map(|(x, y)| x * y).sum::<f64>();
+        for (i, value) in values.iter().enumerate() {
             for j in 0..=i {
-                let dot = |x: Vec<f64>, y: Vec<f64>| x.iter().zip(&y).map(|(x, y)| x * y).sum::<f64>();
-                let row = |i: usize| (0..n).map(|l| vt[i + l * n]).collect::<Vec<_>>();
                 let same = f64::from(u8::from(i == j));
                 assert!((dot(row(i), row(j)) - same).abs() < 1e-13);
-                assert!((dot(image(i), image(j)) - same * values[i] * values[i]).abs() < 1e-12);
+                assert!((dot(image(i), image(j)) - same * value * value).abs() < 1e-12);
             }
         }
         let left = from_device::<f64>(call.a, a.len());
