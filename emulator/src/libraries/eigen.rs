@@ -172,10 +172,10 @@ pub mod tests {
         (0..count).map(|_| next()).collect()
     }
 
-    /// Largest |entry| of V·Vᵀ − I for vectors stored one after the other.
-    pub fn distance_from_orthogonal(vectors: &[f64], n: usize) -> f64 {
-        let rows: Vec<&[f64]> = vectors.chunks(n).collect();
-        let pairs = (0..n).flat_map(|i| (0..=i).map(move |j| (i, j)));
+    /// Largest |entry| of V·Vᵀ − I for vectors of one length stored one after the other.
+    pub fn distance_from_orthogonal(vectors: &[f64], length: usize) -> f64 {
+        let rows: Vec<&[f64]> = vectors.chunks(length).collect();
+        let pairs = (0..rows.len()).flat_map(|i| (0..=i).map(move |j| (i, j)));
         pairs
             .map(|(i, j)| (dot(rows[i], rows[j]) - f64::from(u8::from(i == j))).abs())
             .fold(0.0, f64::max)

@@ -1,4 +1,4 @@
-//! cuSOLVER, dense part: eigenvectors of a symmetric matrix, and singular values with right singular vectors.
+//! cuSOLVER, dense part: eigenvectors of a symmetric matrix, and the singular value decomposition.
 //!
 //! The work goes back and forth between host and device in the library, so it cannot be captured.
 
@@ -6,7 +6,7 @@ use super::eigen::symmetric_eigen;
 use super::handles::Handles;
 use super::matrix::{Operand, check};
 use super::refuse;
-use super::svd::singular;
+use super::svd::{Decomposition, singular};
 use crate::device::memory::POISON;
 use crate::driver::state::{State, ready, ready_outside_capture};
 use crate::driver::{DevicePtr, Handle, INVALID_CONTEXT, NOT_INITIALIZED, Status};
@@ -282,7 +282,8 @@ fn tall(m: c_int, n: c_int) -> Result<(usize, usize), String> {
     Ok((m, n))
 }
 
-/// Singular values, largest first, in `values`; right singular vectors, as rows, in `vt`. A is destroyed.
+/// Singular values, largest first, in `values`; left singular vectors, as columns, in `u` and right ones, as rows, in `vt`.
+/// A is destroyed.
 ///
 /// # Safety
 /// None beyond the device addresses, which are checked.
@@ -296,7 +297,7 @@ pub unsafe extern "C" fn cusolverDnDgesvd(
     a: DevicePtr,
     lda: c_int,
     values: DevicePtr,
-    _u: DevicePtr,
+    u: DevicePtr,
     ldu: c_int,
     vt: DevicePtr,
     ldvt: c_int,
@@ -308,11 +309,8 @@ pub unsafe extern "C" fn cusolverDnDgesvd(
     const NAME: &str = "cusolverDnDgesvd";
     let operands = || {
         let (m, n) = tall(m, n)?;
-        if (left as u8, right as u8) != (b'N', b'A') {
-            return Err("only all right singular vectors without left ones (N, A) are emulated".into());
-        }
-        if ldu < 1 {
-            return Err("ldu is less than 1, U unused or not".into());
+        if (left as u8, right as u8) != (b'S', b'S') {
+            return Err("only as many singular vectors as columns on either side (S, S) are emulated".into());
         }
         let matrix = |name, at, rows, leading: c_int| {
             let leading = extent("a leading dimension", leading)?;
@@ -325,36 +323,40 @@ pub unsafe extern "C" fn cusolverDnDgesvd(
                 element: DOUBLE,
             })
         };
-        let (a, vt) = (matrix("A", a, m, lda)?, matrix("VT", vt, n, ldvt)?);
+        let (a, u, vt) = (
+            matrix("A", a, m, lda)?,
+            matrix("U", u, m, ldu)?,
+            matrix("VT", vt, n, ldvt)?,
+        );
         let values = Operand::vector("S", values, n, DOUBLE);
         let work = workspace(work, lwork, gesvd_work(m, n))?;
         let info = Operand::vector("info", info, 1, size_of::<c_int>());
-        Ok([a, values, vt, work, info])
+        Ok([a, values, u, vt, work, info])
     };
-    compute(NAME, handle, operands(), |[a, values, vt, work, _]| {
+    compute(NAME, handle, operands(), |[a, values, u, vt, work, _]| {
         // SAFETY: all ranges were checked, and none overlaps another.
-        let (stored, values, vt_stored) = unsafe {
+        let (stored, stored_values, stored_u, stored_vt) = unsafe {
             destroy_contents(work);
-            (contents(a), contents(values), contents(vt))
+            (contents(a), contents(values), contents(u), contents(vt))
         };
         let (m, n) = (a.rows, a.columns);
         let columns = (0..n).flat_map(|column| &stored[column * a.leading..][..m]);
-        let mut packed: Vec<f64> = columns.copied().collect();
+        let packed: Vec<f64> = columns.copied().collect();
         // SAFETY: as above.
         unsafe { destroy_contents(a) };
-        match singular(&mut packed, m, n) {
-            Ok((sorted, vectors)) => {
-                values.copy_from_slice(&sorted);
-                for (row, vector) in vectors.chunks(n.max(1)).enumerate() {
-                    vector
-                        .iter()
-                        .enumerate()
-                        .for_each(|(column, entry)| vt_stored[column * vt.leading + row] = *entry);
-                }
-                0
-            }
-            Err(number) => number as c_int,
+        let Decomposition { values, left, right } = match singular(packed, m, n) {
+            Ok(decomposition) => decomposition,
+            Err(number) => return number as c_int,
+        };
+        stored_values.copy_from_slice(&values);
+        for (k, vector) in left.chunks(m.max(1)).enumerate() {
+            stored_u[k * u.leading..][..m].copy_from_slice(vector);
         }
+        for (k, vector) in right.chunks(n.max(1)).enumerate() {
+            let entries = vector.iter().enumerate();
+            entries.for_each(|(column, entry)| stored_vt[column * vt.leading + k] = *entry);
+        }
+        0
     })
 }
 

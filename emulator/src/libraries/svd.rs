@@ -1,4 +1,4 @@
-//! Singular values and right singular vectors: one-sided Jacobi, which turns columns until all are orthogonal.
+//! The singular value decomposition: one-sided Jacobi, which turns columns until all are orthogonal.
 
 use super::eigen::rotate;
 use super::gemm::dot;
@@ -6,12 +6,21 @@ use super::gemm::dot;
 /// Passes over all pairs before the iteration counts as stuck; ten are usual.
 const MAX_SWEEPS: usize = 40;
 
-/// The singular values, largest first, of a matrix with `rows` ≥ `columns` given column by column, and the right
-/// singular vectors, one after the other. The matrix becomes its left singular vectors times the values, unsorted.
+/// Singular values, largest first, and the singular vectors in their order, one after the other.
+#[derive(Debug)]
+pub struct Decomposition {
+    pub values: Vec<f64>,
+    /// Each as long as a column
+    pub left: Vec<f64>,
+    /// Each as long as a row
+    pub right: Vec<f64>,
+}
+
+/// Decomposes a matrix with `rows` ≥ `columns` given column by column.
 ///
 /// # Errors
 /// The number of columns that are not orthogonal to all others yet; all of them if an entry is not finite.
-pub fn singular(matrix: &mut [f64], rows: usize, columns: usize) -> Result<(Vec<f64>, Vec<f64>), usize> {
+pub fn singular(mut matrix: Vec<f64>, rows: usize, columns: usize) -> Result<Decomposition, usize> {
     if !matrix.iter().all(|entry| entry.is_finite()) {
         return Err(columns);
     }
@@ -19,7 +28,7 @@ pub fn singular(matrix: &mut [f64], rows: usize, columns: usize) -> Result<(Vec<
     (0..columns).for_each(|i| right[i * columns + i] = 1.0);
     let mut left_over = columns;
     for _ in 0..MAX_SWEEPS {
-        left_over = sweep(matrix, rows, &mut right, columns);
+        left_over = sweep(&mut matrix, rows, &mut right, columns);
         if left_over == 0 {
             break;
         }
@@ -30,8 +39,49 @@ pub fn singular(matrix: &mut [f64], rows: usize, columns: usize) -> Result<(Vec<
     let norms: Vec<f64> = matrix.chunks(rows).map(|column| dot(column, column).sqrt()).collect();
     let mut order: Vec<usize> = (0..columns).collect();
     order.sort_by(|i, j| norms[*j].total_cmp(&norms[*i]));
-    let sorted = order.iter().flat_map(|i| &right[i * columns..][..columns]).copied();
-    Ok((order.iter().map(|i| norms[*i]).collect(), sorted.collect()))
+    let sorted = |vectors: &[f64], length: usize| -> Vec<f64> {
+        let in_order = order.iter().flat_map(|i| &vectors[i * length..][..length]);
+        in_order.copied().collect()
+    };
+    let values: Vec<f64> = order.iter().map(|i| norms[*i]).collect();
+    let mut left = sorted(&matrix, rows);
+    normalise(&mut left, rows, &values);
+    let right = sorted(&right, columns);
+    Ok(Decomposition { values, left, right })
+}
+
+/// A share of the largest column below which a column is the rounding error of others: its direction means nothing.
+fn negligible(rows: usize) -> f64 {
+    rows as f64 * f64::EPSILON
+}
+
+/// Makes vectors of these lengths, largest first, unit vectors; what is negligible is replaced by what completes a basis.
+fn normalise(vectors: &mut [f64], rows: usize, lengths: &[f64]) {
+    let largest = lengths.first().copied().unwrap_or_default();
+    for (n, length) in lengths.iter().enumerate() {
+        let (before, from_here) = vectors.split_at_mut(n * rows);
+        let vector = &mut from_here[..rows];
+        if *length > largest * negligible(rows) {
+            vector.iter_mut().for_each(|entry| *entry /= length);
+            continue;
+        }
+        // Of all axes, one at least has this share (of its square) outside of the span so far.
+        let share = 0.5 * (rows - n) as f64 / rows as f64;
+        for axis in 0..rows {
+            vector.fill(0.0);
+            vector[axis] = 1.0;
+            // Twice is enough, as rounding leaves something of the others the first time.
+            for other in before.chunks(rows).chain(before.chunks(rows)) {
+                let factor = dot(vector, other);
+                vector.iter_mut().zip(other).for_each(|(v, o)| *v -= factor * o);
+            }
+            let square = dot(vector, vector);
+            if square >= share {
+                vector.iter_mut().for_each(|entry| *entry /= square.sqrt());
+                break;
+            }
+        }
+    }
 }
 
 /// Makes each pair of columns orthogonal once; returns how many columns had to be turned.
@@ -39,9 +89,8 @@ fn sweep(matrix: &mut [f64], rows: usize, right: &mut [f64], columns: usize) -> 
     let mut squares: Vec<f64> = matrix.chunks(rows).map(|column| dot(column, column)).collect();
     // The rounding of a dot product.
     let tolerance = f64::EPSILON * (rows as f64).sqrt();
-    // Columns this small are rounding errors of the others: their direction means nothing.
     let largest = squares.iter().fold(0f64, |max, square| max.max(*square));
-    let negligible = largest * (rows as f64 * f64::EPSILON).powi(2);
+    let negligible = largest * negligible(rows).powi(2);
     let mut turned = 0;
     for p in 0..columns {
         let mut moved = false;
@@ -85,7 +134,7 @@ mod tests {
     fn the_gram_matrix_has_the_squares_and_the_same_vectors() {
         for (rows, columns) in [(1, 1), (5, 3), (40, 40), (90, 31)] {
             let a = noise(rows * columns, 3);
-            let (values, right) = singular(&mut a.clone(), rows, columns).unwrap();
+            let Decomposition { values, right, .. } = singular(a.clone(), rows, columns).unwrap();
             assert!(values.is_sorted_by(|a, b| a >= b));
             assert!(distance_from_orthogonal(&right, columns) < 1e-13);
             let column = |i: usize| &a[i * rows..][..rows];
@@ -109,8 +158,8 @@ mod tests {
         // Orthogonal columns of known length, turned into one another: the values are the lengths.
         let (rows, columns) = (24, 6);
         let lengths = [1.0, 1e-2, 1e-4, 1e-6, 1e-9, 1e-11];
-        let (_, basis) = singular(&mut noise(rows * rows, 5), rows, rows).unwrap();
-        let (_, mixing) = singular(&mut noise(columns * columns, 6), columns, columns).unwrap();
+        let basis = singular(noise(rows * rows, 5), rows, rows).unwrap().right;
+        let mixing = singular(noise(columns * columns, 6), columns, columns).unwrap().right;
         let mut a = vec![0.0; rows * columns];
         for (column, weights) in a.chunks_mut(rows).zip(mixing.chunks(columns)) {
             for ((length, weight), direction) in lengths.iter().zip(weights).zip(basis.chunks(rows)) {
@@ -120,7 +169,7 @@ mod tests {
                     .for_each(|(a, d)| *a += length * weight * d);
             }
         }
-        let (values, _) = singular(&mut a, rows, columns).unwrap();
+        let values = singular(a, rows, columns).unwrap().values;
         for (value, length) in values.iter().zip(lengths) {
             // The entries of A are rounded to 1e-16 of the largest; squared, 1e-9 would have vanished.
             assert!((value - length).abs() < 1e-15, "{value:e} for {length:e}");
@@ -133,15 +182,28 @@ mod tests {
         let mut a = noise(rows * columns, 7);
         a.copy_within(0..rows, 3 * rows);
         a[5 * rows..6 * rows].fill(0.0);
-        let (values, right) = singular(&mut a, rows, columns).unwrap();
+        let Decomposition { values, left, right } = singular(a, rows, columns).unwrap();
         assert!(values[6] > 1e-2 && values[7] < 1e-14 && values[8] < 1e-14);
         assert!(distance_from_orthogonal(&right, columns) < 1e-13);
+        assert!(distance_from_orthogonal(&left, rows) < 1e-13);
+    }
+
+    #[test]
+    fn the_factors_multiply_to_the_matrix() {
+        let (rows, columns) = (17, 11);
+        let a = noise(rows * columns, 8);
+        let Decomposition { values, left, right } = singular(a.clone(), rows, columns).unwrap();
+        assert!(distance_from_orthogonal(&left, rows) < 1e-13);
+        for (at, entry) in a.iter().enumerate() {
+            let terms = (0..columns).map(|k| left[k * rows + at % rows] * values[k] * right[k * columns + at / rows]);
+            assert!((terms.sum::<f64>() - entry).abs() < 1e-13);
+        }
     }
 
     #[test]
     fn what_is_not_finite_is_reported_and_not_iterated_on() {
         let mut a = noise(12, 1);
         a[3] = f64::INFINITY;
-        assert_eq!(singular(&mut a, 4, 3), Err(3));
+        assert_eq!(singular(a, 4, 3).unwrap_err(), 3);
     }
 }

@@ -228,6 +228,7 @@ struct Singular {
     a: u64,
     lda: c_int,
     values: u64,
+    u: u64,
     ldu: c_int,
     vt: u64,
     ldvt: c_int,
@@ -244,13 +245,14 @@ impl Singular {
         assert_eq!(status, CUSOLVER_SUCCESS);
         Singular {
             handle,
-            jobs: [b'N', b'A'],
+            jobs: [b'S', b'S'],
             m: m as c_int,
             n: n as c_int,
             a: on_device(a),
             lda: lda as c_int,
             values: allocate(8 * n).unwrap(),
-            ldu: 1,
+            u: allocate(8 * m * n).unwrap(),
+            ldu: m as c_int,
             vt: allocate(8 * n * n).unwrap(),
             ldvt: n as c_int,
             work: allocate(8 * lwork as usize).unwrap(),
@@ -267,6 +269,7 @@ impl Singular {
             a,
             lda,
             values,
+            u,
             ldu,
             vt,
             ldvt,
@@ -279,14 +282,14 @@ impl Singular {
         // SAFETY: addresses are checked.
         unsafe {
             cusolverDnDgesvd(
-                handle, left, right, m, n, a, lda, values, 0, ldu, vt, ldvt, work, lwork, 0, info,
+                handle, left, right, m, n, a, lda, values, u, ldu, vt, ldvt, work, lwork, 0, info,
             )
         }
     }
 }
 
 #[test]
-fn right_singular_vectors_are_turned_into_orthogonal_ones_of_the_right_length() {
+fn right_singular_vectors_are_mapped_to_left_ones_of_the_right_length() {
     child("solver::child_singular", &[]);
 }
 
@@ -301,6 +304,7 @@ fn child_singular() {
         assert_eq!(call.run(), CUSOLVER_SUCCESS);
         assert_eq!(from_device::<c_int>(call.info, 1), [0]);
         let (values, vt) = (from_device::<f64>(call.values, n), from_device::<f64>(call.vt, n * n));
+        let u = from_device::<f64>(call.u, m * n);
         assert!(values.is_sorted_by(|a, b| a >= b));
         // A·v for row i of VT.
         let image = |i: usize| -> Vec<f64> {
@@ -316,6 +320,9 @@ fn child_singular() {
                 assert!((dot(row(i), row(j)) - same).abs() < 1e-13);
                 assert!((dot(image(i), image(j)) - same * value * value).abs() < 1e-12);
             }
+            let left = &u[i * m..(i + 1) * m];
+            let distance = image(i).into_iter().zip(left).map(|(x, u)| (x - value * u).abs());
+            assert!(distance.fold(0.0, f64::max) < 1e-13);
         }
         let left = from_device::<f64>(call.a, a.len());
         let in_matrix = |at: usize| at % lda < m;
@@ -343,10 +350,10 @@ fn what_gesvd_cannot_do_is_refused() {
     let text = child("solver::child_singular_refusals", &[]);
     for reason in [
         "4 rows are fewer than 5 columns",
-        "only all right singular vectors without left ones (N, A) are emulated",
+        "only as many singular vectors as columns on either side (S, S) are emulated",
         "leading dimension 6 of A is less than its 7 rows",
         "leading dimension 4 of VT is less than its 5 rows",
-        "ldu is less than 1",
+        "leading dimension 6 of U is less than its 7 rows",
         "lwork is 56, and the query says 57",
         "VT overlaps the workspace",
     ] {
@@ -374,7 +381,8 @@ fn child_singular_refusals() {
     refused(&|call| call.jobs = [b'A', b'A']);
     refused(&|call| call.lda = 6);
     refused(&|call| call.ldvt = 4);
-    refused(&|call| call.ldu = 0);
+    refused(&|call| call.ldu = 6);
+    refused(&|call| call.u += 8);
     refused(&|call| call.lwork -= 1);
     refused(&|call| call.vt = call.work);
     refused(&|call| call.info = 0);

@@ -49,8 +49,10 @@ struct Scratch {
     a: usize,
     /// A row's length: N, but at least M for the singular values, whose library wants no fewer rows than columns.
     width: usize,
-    /// A·Aᵀ and then its eigenvectors, or the singular vectors, `[m, m]`
+    /// A·Aᵀ and then its eigenvectors, or the right singular vectors, `[m, m]`
     vectors: usize,
+    /// The left singular vectors, as large as A, which nobody needs; none with eigenvectors
+    left: usize,
     values: usize,
     work: usize,
     /// Elements of `work`
@@ -157,9 +159,9 @@ impl Solver {
             }
         };
         query.result().map_err(failed("tell the size of its workspace"))?;
-        let width = match how {
-            Factorisation::Eigen => n,
-            Factorisation::Singular => n.max(m),
+        let (width, left) = match how {
+            Factorisation::Eigen => (n, 0),
+            Factorisation::Singular => (n.max(m), m * n.max(m)),
         };
         let mut bytes = 0;
         let mut place = |size: usize| {
@@ -171,6 +173,7 @@ impl Solver {
             a: place(m * width * DOUBLE),
             width,
             vectors: place(m * m * DOUBLE),
+            left: place(left * DOUBLE),
             values: place(m * DOUBLE),
             work: place(lwork as usize * DOUBLE),
             lwork,
@@ -231,33 +234,34 @@ impl Solver {
         .map_err(failed("factorise A·Aᵀ"))
     }
 
-    /// To cuSOLVER the row-major A is Aᵀ = V·S·Uᵀ: its right singular vectors are the rows of Uᵀ.
+    /// To cuSOLVER the row-major A is Aᵀ = V·S·Uᵀ: its right singular vectors are the rows of Uᵀ. The left ones are computed
+    /// too, as everybody does: `gesvd` with vectors on one side only is a path that others do not go.
     ///
     /// # Safety
     /// As for [`Self::spectrum`], and A is in place.
     unsafe fn singular(&self, m: usize, offsets: &Scratch, scratch: CUdeviceptr) -> Result<()> {
         let at = |offset: usize| (scratch + offset as u64) as *mut f64;
         let (rows, columns) = (extent(offsets.width)?, extent(m)?);
-        let (no_left, all_right) = (b'N' as c_schar, b'A' as c_schar);
-        let unused = std::ptr::null_mut();
+        let thin = b'S' as c_schar;
+        let no_superdiagonal = std::ptr::null_mut();
         // SAFETY: the caller vouches for the memory.
         unsafe {
             sys::cusolverDnDgesvd(
                 self.handle,
-                no_left,
-                all_right,
+                thin,
+                thin,
                 rows,
                 columns,
                 at(offsets.a),
                 rows,
                 at(offsets.values),
-                unused,
+                at(offsets.left),
                 rows,
                 at(offsets.vectors),
                 columns,
                 at(offsets.work),
                 offsets.lwork,
-                unused,
+                no_superdiagonal,
                 at(offsets.info).cast(),
             )
         }

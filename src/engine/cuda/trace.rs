@@ -23,7 +23,8 @@ pub struct Range {
 /// Whether ranges reach a profiler, or why not.
 ///
 /// # Errors
-/// [`Error::Device`] if NVTX is missing: CUDA 12.8 and older bring it, newer ones do not.
+/// [`Error::Device`] if NVTX is missing. CUDA 12.8 and older bring `libnvToolsExt.so.1`; of newer ones `libnvtx3interop.so.1`
+/// has the same functions and does under that name.
 pub fn available() -> Result<()> {
     let functions = ["nvtxRangePushA", "nvtxRangePop"];
     // SAFETY: looks for the library and closes it again; `culib` is called only if it was found.
