@@ -1,7 +1,7 @@
 //! The engine's use of NVIDIA's libraries, on the emulator's stand-ins: no GPU and no CUDA are needed.
 //!
-//! The dynamic loader reads `LD_LIBRARY_PATH` when a process starts, so each test runs in a child that finds the emulator
-//! under the names of the libraries.
+//! The dynamic loader reads `LD_LIBRARY_PATH` when a process starts, so each test runs in a child that finds the
+//! emulator under the names of the libraries.
 
 use std::path::Path;
 use std::sync::Arc;

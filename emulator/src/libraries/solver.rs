@@ -282,8 +282,8 @@ fn tall(m: c_int, n: c_int) -> Result<(usize, usize), String> {
     Ok((m, n))
 }
 
-/// Singular values, largest first, in `values`; left singular vectors, as columns, in `u` and right ones, as rows, in `vt`.
-/// A is destroyed.
+/// Singular values, largest first, in `values`; left singular vectors, as columns, in `u` and right ones, as rows, in
+/// `vt`. A is destroyed.
 ///
 /// # Safety
 /// None beyond the device addresses, which are checked.

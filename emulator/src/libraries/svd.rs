@@ -55,7 +55,8 @@ fn negligible(rows: usize) -> f64 {
     rows as f64 * f64::EPSILON
 }
 
-/// Makes vectors of these lengths, largest first, unit vectors; what is negligible is replaced by what completes a basis.
+/// Makes vectors of these lengths, largest first, unit vectors; what is negligible is replaced by what completes a
+/// basis.
 fn normalise(vectors: &mut [f64], rows: usize, lengths: &[f64]) {
     let largest = lengths.first().copied().unwrap_or_default();
     for (n, length) in lengths.iter().enumerate() {

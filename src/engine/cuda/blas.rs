@@ -1,7 +1,7 @@
 //! Products of a row-major matrix with a batch of vectors by cuBLAS, which counts by columns.
 //!
-//! A row-major `[rows, columns]` array is, to cuBLAS, the transpose: `columns` × `rows` with leading dimension `columns`.
-//! So nothing is copied; only the operations are exchanged.
+//! A row-major `[rows, columns]` array is, to cuBLAS, the transpose: `columns` × `rows` with leading dimension
+//! `columns`. So nothing is copied; only the operations are exchanged.
 
 use std::ffi::{c_int, c_void};
 
@@ -78,8 +78,8 @@ impl Blas {
     /// [`Error::Device`] if the address is not aligned to [`WORKSPACE_ALIGNMENT`].
     ///
     /// # Safety
-    /// [`WORKSPACE_BYTES`] of device memory lie at `workspace`, are used by nothing else, and live as long as products are
-    /// computed, by launches of captured graphs too.
+    /// [`WORKSPACE_BYTES`] of device memory lie at `workspace`, are used by nothing else, and live as long as products
+    /// are computed, by launches of captured graphs too.
     pub unsafe fn set_workspace(&self, workspace: CUdeviceptr) -> Result<()> {
         // SAFETY: the caller vouches for the memory.
         unsafe { sys::cublasSetWorkspace_v2(self.handle, workspace as *mut c_void, WORKSPACE_BYTES) }

@@ -2,8 +2,8 @@
 
 use crate::{Error, Result};
 
-/// Checks that a library and the functions called of it are there: cudarc would panic. `file` is its name without version,
-/// `has` looks a function up and is called only if the library loads.
+/// Checks that a library and the functions called of it are there: cudarc would panic. `file` is its name without
+/// version, `has` looks a function up and is called only if the library loads.
 ///
 /// # Errors
 /// [`Error::Device`] with what is missing.

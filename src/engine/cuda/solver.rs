@@ -29,11 +29,11 @@ const FUNCTIONS: [&str; 7] = [
 /// How the spectrum is computed, in f64 either way: EP does not keep its accuracy with less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Factorisation {
-    /// The eigendecomposition of A·Aᵀ: fast. Singular values below 1e-8 of the largest are lost, because they are squared
-    /// first.
+    /// The eigendecomposition of A·Aᵀ: fast. Singular values below 1e-8 of the largest are lost, because they are
+    /// squared first.
     Eigen,
-    /// The singular value decomposition of A, for an ill-conditioned A: several times slower, and singular values are good
-    /// to 1e-16 of the largest.
+    /// The singular value decomposition of A, for an ill-conditioned A: several times slower, and singular values are
+    /// good to 1e-16 of the largest.
     Singular,
 }
 
@@ -93,8 +93,8 @@ impl Solver {
     /// The spectrum of A, `[m, n]` row-major.
     ///
     /// # Errors
-    /// [`Error::Device`] if a library refuses, [`Error::Failed`] if the iteration does not converge, which finite input of
-    /// sane scale does not do.
+    /// [`Error::Device`] if a library refuses, [`Error::Failed`] if the iteration does not converge, which finite input
+    /// of sane scale does not do.
     ///
     /// # Safety
     /// [`Self::spectrum_bytes`] bytes of device memory lie at `scratch`, aligned as allocations are, and are used by
@@ -234,8 +234,8 @@ impl Solver {
         .map_err(failed("factorise A·Aᵀ"))
     }
 
-    /// To cuSOLVER the row-major A is Aᵀ = V·S·Uᵀ: its right singular vectors are the rows of Uᵀ. The left ones are computed
-    /// too, as everybody does: `gesvd` with vectors on one side only is a path that others do not go.
+    /// To cuSOLVER the row-major A is Aᵀ = V·S·Uᵀ: its right singular vectors are the rows of Uᵀ. The left ones are
+    /// computed too, as everybody does: `gesvd` with vectors on one side only is a path that others do not go.
     ///
     /// # Safety
     /// As for [`Self::spectrum`], and A is in place.

@@ -23,8 +23,8 @@ pub struct Range {
 /// Whether ranges reach a profiler, or why not.
 ///
 /// # Errors
-/// [`Error::Device`] if NVTX is missing. CUDA 12.8 and older bring `libnvToolsExt.so.1`; of newer ones `libnvtx3interop.so.1`
-/// has the same functions and does under that name.
+/// [`Error::Device`] if NVTX is missing. CUDA 12.8 and older bring `libnvToolsExt.so.1`; of newer ones
+/// `libnvtx3interop.so.1` has the same functions and does under that name.
 pub fn available() -> Result<()> {
     let functions = ["nvtxRangePushA", "nvtxRangePop"];
     // SAFETY: looks for the library and closes it again; `culib` is called only if it was found.
@@ -34,7 +34,8 @@ pub fn available() -> Result<()> {
     }
 }
 
-/// Opens a range inside of those that this thread has open. Without NVTX nothing happens, and the name is not even written.
+/// Opens a range inside of those that this thread has open. Without NVTX nothing happens, and the name is not even
+/// written.
 pub fn range(name: fmt::Arguments<'_>) -> Range {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     let open = *AVAILABLE.get_or_init(|| available().is_ok());
@@ -56,8 +57,8 @@ impl Drop for Range {
     }
 }
 
-/// The part of a run that `nsys profile --capture-range=cudaProfilerApi` or `ncu --profile-from-start off` records; it ends
-/// when the value is dropped.
+/// The part of a run that `nsys profile --capture-range=cudaProfilerApi` or `ncu --profile-from-start off` records; it
+/// ends when the value is dropped.
 #[must_use = "recording ends when this is dropped"]
 pub struct Recording(());
 
