@@ -36,6 +36,7 @@ pub mod error;
 pub mod exec;
 pub mod ir;
 pub mod json;
+pub mod libraries;
 pub mod number;
 mod ptx;
 

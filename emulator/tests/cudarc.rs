@@ -1,4 +1,5 @@
-//! An unmodified cudarc program on the emulator: the shared library is found as `libcuda.so.1`.
+//! An unmodified cudarc program on the emulator: the shared library is found under the names of the driver and of
+//! NVIDIA's libraries.
 //!
 //! The dynamic loader reads `LD_LIBRARY_PATH` when a process starts, so the program runs in a child.
 
@@ -17,12 +18,17 @@ fn shared_library() -> PathBuf {
     beside
 }
 
-fn run_child(name: &str, environment: &[(&str, &str)]) -> (bool, String) {
+const DRIVER: &str = "libcuda.so.1";
+const LIBRARIES: [&str; 4] = [DRIVER, "libcublas.so.12", "libcusolver.so.11", "libnvToolsExt.so.1"];
+
+/// Runs the ignored test `name` where only `libraries` exist.
+fn run_child(name: &str, libraries: &[&str], environment: &[(&str, &str)]) -> (bool, String) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libcuda-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("the folder can be made");
-    let link = folder.join("libcuda.so.1");
-    let _ = std::fs::remove_file(&link);
-    std::os::unix::fs::symlink(shared_library(), &link).expect("the link can be made");
+    for library in libraries {
+        std::os::unix::fs::symlink(shared_library(), folder.join(library)).expect("the link can be made");
+    }
     let output = std::process::Command::new(std::env::current_exe().expect("this program has a path"))
         .args(["--exact", name, "--ignored", "--nocapture"])
         .env("LD_LIBRARY_PATH", &folder)
@@ -38,6 +44,7 @@ fn a_cudarc_program_runs_on_the_emulator() {
     let stats = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cudarc-stats.json");
     let (passed, text) = run_child(
         "child_cudarc",
+        &[DRIVER],
         &[("QCS_EMU_STATS", stats.to_str().expect("a plain path"))],
     );
     assert!(passed, "{text}");
@@ -116,7 +123,7 @@ fn child_cudarc() {
 
 #[test]
 fn a_fault_reaches_the_program_as_an_error() {
-    let (passed, text) = run_child("child_fault", &[]);
+    let (passed, text) = run_child("child_fault", &[DRIVER], &[]);
     assert!(
         passed && text.contains("kernel relu_slice: out-of-bounds global"),
         "{text}"
@@ -151,7 +158,7 @@ fn child_fault() {
 
 #[test]
 fn a_missing_device_is_an_error_and_not_a_crash() {
-    let (passed, text) = run_child("child_no_device", &[("QCS_EMU_NO_DEVICE", "1")]);
+    let (passed, text) = run_child("child_no_device", &[DRIVER], &[("QCS_EMU_NO_DEVICE", "1")]);
     assert!(passed, "{text}");
 }
 
@@ -159,4 +166,138 @@ fn a_missing_device_is_an_error_and_not_a_crash() {
 #[ignore = "run by its parent with LD_LIBRARY_PATH set"]
 fn child_no_device() {
     assert!(CudaContext::new(0).unwrap_err().to_string().contains("NO_DEVICE"));
+}
+
+#[test]
+fn cublas_cusolver_and_nvtx_work_through_cudarc() {
+    let stats = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cudarc-libraries.json");
+    let (passed, text) = run_child(
+        "child_libraries",
+        &LIBRARIES,
+        &[("QCS_EMU_STATS", stats.to_str().expect("a plain path"))],
+    );
+    assert!(passed, "{text}");
+    let stats = std::fs::read_to_string(stats).expect("the statistics were written");
+    for part in [
+        r#"{"function": "cublasDgemm_v2", "calls": 2, "runs": 3}"#,
+        r#"{"function": "cusolverDnDsyevd", "calls": 1, "runs": 1}"#,
+        r#"{"range": "level 0 > gemm", "opened": 1}"#,
+    ] {
+        assert!(stats.contains(part), "no {part} in\n{stats}");
+    }
+}
+
+#[test]
+#[ignore = "run by its parent with LD_LIBRARY_PATH set"]
+fn child_libraries() {
+    use cudarc::cublas::{CudaBlas, Gemm, GemmConfig, sys::cublasOperation_t::CUBLAS_OP_N};
+    use cudarc::cusolver::{result as solver, sys as solver_sys};
+    use cudarc::driver::{DevicePtr, DevicePtrMut};
+    use cudarc::nvtx::result::{range_pop, range_push};
+
+    let context = CudaContext::new(0).unwrap();
+    // Events between streams have no place in a captured graph of one stream.
+    // SAFETY: all work is on one stream.
+    unsafe { context.disable_event_tracking() };
+    let stream = context.new_stream().unwrap();
+    let blas = CudaBlas::new(stream.clone()).unwrap();
+    // [[2, 1], [1, 2]] is its own transpose, whatever the order of its elements.
+    let a = stream.clone_htod(&[2f64, 1.0, 1.0, 2.0]).unwrap();
+    let mut square = stream.alloc_zeros::<f64>(4).unwrap();
+    let config = GemmConfig {
+        transa: CUBLAS_OP_N,
+        transb: CUBLAS_OP_N,
+        m: 2,
+        n: 2,
+        k: 2,
+        alpha: 1.0,
+        lda: 2,
+        ldb: 2,
+        beta: 0.0,
+        ldc: 2,
+    };
+    assert_eq!(range_push("level 0"), 0);
+    assert_eq!(range_push("gemm"), 1);
+    // SAFETY: the shapes are those of the slices.
+    unsafe { blas.gemm(config, &a, &a, &mut square) }.unwrap();
+    assert_eq!((range_pop(), range_pop()), (1, 0));
+    assert_eq!(stream.clone_dtoh(&square).unwrap(), [5.0, 4.0, 4.0, 5.0]);
+
+    let mut workspace = stream.alloc_zeros::<u8>(4096).unwrap();
+    let at = workspace.device_ptr_mut(&stream).0;
+    // SAFETY: the workspace outlives the handle.
+    unsafe { cudarc::cublas::sys::cublasSetWorkspace_v2(*blas.handle(), at as *mut _, 4096) }
+        .result()
+        .unwrap();
+    stream
+        .begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)
+        .unwrap();
+    let accumulating = GemmConfig { beta: 1.0, ..config };
+    // SAFETY: the shapes are those of the slices.
+    unsafe { blas.gemm(accumulating, &a, &a, &mut square) }.unwrap();
+    let flags = sys::CUgraphInstantiate_flags_enum::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+    let graph = stream.end_capture(flags).unwrap().expect("something was captured");
+    graph.launch().unwrap();
+    graph.launch().unwrap();
+    assert_eq!(stream.clone_dtoh(&square).unwrap(), [15.0, 12.0, 12.0, 15.0]);
+
+    let handle = solver::dn_create().unwrap();
+    let (mode, half) = (
+        solver_sys::cusolverEigMode_t::CUSOLVER_EIG_MODE_VECTOR,
+        solver_sys::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER,
+    );
+    let mut values = stream.alloc_zeros::<f64>(2).unwrap();
+    let mut info = stream.alloc_zeros::<i32>(1).unwrap();
+    let (a, w) = (
+        a.device_ptr(&stream).0 as *mut f64,
+        values.device_ptr_mut(&stream).0 as *mut f64,
+    );
+    // SAFETY: the shapes are those of the slices.
+    unsafe {
+        solver::dn_set_stream(handle, stream.cu_stream().cast()).unwrap();
+        let mut size = 0;
+        solver_sys::cusolverDnDsyevd_bufferSize(handle, mode, half, 2, a, 2, w, &mut size)
+            .result()
+            .unwrap();
+        let mut work = stream.alloc_zeros::<f64>(size as usize).unwrap();
+        let (work, info) = (work.device_ptr_mut(&stream).0, info.device_ptr_mut(&stream).0);
+        solver_sys::cusolverDnDsyevd(handle, mode, half, 2, a, 2, w, work as *mut _, size, info as *mut _)
+            .result()
+            .unwrap();
+        solver::dn_destroy(handle).unwrap();
+    }
+    assert_eq!(stream.clone_dtoh(&info).unwrap(), [0]);
+    let values = stream.clone_dtoh(&values).unwrap();
+    assert!(
+        (values[0] - 1.0).abs() < 1e-15 && (values[1] - 3.0).abs() < 1e-15,
+        "{values:?}"
+    );
+}
+
+/// Which of cuBLAS, cuSOLVER and NVTX can be loaded.
+fn libraries_present() -> [bool; 3] {
+    // SAFETY: only looks for the libraries.
+    unsafe {
+        [
+            cudarc::cublas::sys::is_culib_present(),
+            cudarc::cusolver::sys::is_culib_present(),
+            cudarc::nvtx::sys::is_culib_present(),
+        ]
+    }
+}
+
+#[test]
+fn a_library_that_is_not_linked_is_absent() {
+    if libraries_present() != [false; 3] {
+        eprintln!("this machine has NVIDIA's own libraries: nothing to test");
+        return;
+    }
+    let (passed, text) = run_child("child_solver_only", &[DRIVER, "libcusolver.so.11"], &[]);
+    assert!(passed, "{text}");
+}
+
+#[test]
+#[ignore = "run by its parent with LD_LIBRARY_PATH set"]
+fn child_solver_only() {
+    assert_eq!(libraries_present(), [false, true, false]);
 }

@@ -111,6 +111,14 @@ pub fn clock(seconds: f64) -> String {
 }
 
 impl Hooks for Display {
+    fn note(&mut self, text: &str) {
+        match &self.bar {
+            _ if self.quiet => {}
+            Some(bar) => bar.suspend(|| terminal::note(text)),
+            None => terminal::note(text),
+        }
+    }
+
     fn begin(&mut self, method: Method, resumed: bool) {
         if !self.quiet && (resumed || !std::io::stderr().is_terminal()) {
             let how = if resumed {

@@ -1,5 +1,6 @@
 //! `qcs run`: from a problem or images to a folder of samples, pictures and metrics.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -54,6 +55,9 @@ pub struct RunArgs {
     /// Replace an earlier run in the folder
     #[arg(long)]
     pub force: bool,
+    /// Noise levels that a profiler records, like 10 or 10-12; see docs/profiling.md
+    #[arg(long, value_name = "LEVELS")]
+    pub profile: Option<String>,
     /// Print the metrics as JSON
     #[arg(long)]
     pub json: bool,
@@ -100,6 +104,9 @@ pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
             Run::with_prior(config, prior)?
         }
     };
+    if let Some(levels) = &args.profile {
+        engine.profile(levels_of(levels, run.schedule.len())?)?;
+    }
     if args.sampler.batch == Some(BatchChoice::Auto) {
         run.config.sampler.batch = match &found {
             Found::Unfinished(config) => config.sampler.batch,
@@ -108,6 +115,17 @@ pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
     }
     output.claim(&run, &found, args.force)?;
     output.execute(&run, engine.as_mut())
+}
+
+/// "3" or "3-5", of T levels counted from 1.
+fn levels_of(text: &str, levels: usize) -> Result<RangeInclusive<usize>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if 1 <= first && first <= last && last <= levels => Ok(first..=last),
+        _ => Err(Error::usage(format!(
+            "--profile {text}: a level or a range like 3-5, of levels 1 to {levels}"
+        ))),
+    }
 }
 
 /// Where the results of a run go.

@@ -10,6 +10,7 @@ pub use choice::{DeviceChoice, Opened, open};
 pub use precision::Precision;
 pub use several::SeveralEngines;
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::Result;
@@ -54,15 +55,25 @@ pub trait Engine {
     /// What the planner must know.
     fn target(&self) -> &dyn Target;
 
+    /// Has a profiler record these noise levels, counted from 1, op by op, of every session to come.
+    ///
+    /// # Errors
+    /// [`Error::Usage`](crate::Error::Usage) where no profiler knows of the engine.
+    fn profile(&mut self, _levels: RangeInclusive<usize>) -> Result<()> {
+        Err(crate::Error::usage(
+            "--profile is for a GPU and its profilers; `cargo bench --bench step` shows where the CPU spends its time",
+        ))
+    }
+
     /// Bytes of device memory that a session of the plan takes, known before anything is allocated.
     fn bytes(&self, plan: &Plan, constants: Constants<'_>) -> usize;
 
-    /// Computes what a problem is going to be asked for, where the device does it better than [`Problem::spectrum`].
+    /// Makes sure that the spectrum of A is known, computed by whatever does it best, and tells what there is to tell.
     ///
     /// # Errors
-    /// If the factorisation fails.
-    fn prepare(&mut self, problem: &Problem) -> Result<()> {
-        problem.spectrum().map(drop)
+    /// As [`Problem::spectrum`].
+    fn prepare(&mut self, problem: &Problem) -> Result<Vec<String>> {
+        problem.spectrum().map(|_| Vec::new())
     }
 
     /// Bytes of device memory that a session may take, where that is known.

@@ -1,6 +1,7 @@
 //! Several engines as one: each takes a part of the batch. What a state becomes does not depend on its batch, so it does
 //! not depend on the split.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::{Constants, Engine, Session, State};
@@ -46,8 +47,13 @@ impl Engine for SeveralEngines {
         self.engines[0].target()
     }
 
-    fn prepare(&mut self, problem: &Problem) -> Result<()> {
+    fn prepare(&mut self, problem: &Problem) -> Result<Vec<String>> {
         self.engines[0].prepare(problem)
+    }
+
+    /// Of the first engine: the others do the same.
+    fn profile(&mut self, levels: RangeInclusive<usize>) -> Result<()> {
+        self.engines[0].profile(levels)
     }
 
     /// Of the engine that needs most.

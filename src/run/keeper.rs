@@ -15,6 +15,9 @@ pub trait Hooks {
     /// A method begins, from its start or from a checkpoint.
     fn begin(&mut self, method: Method, resumed: bool);
 
+    /// How the run is set up.
+    fn note(&mut self, _text: &str) {}
+
     /// A step is done.
     fn progress(&mut self, progress: &Progress);
 
@@ -63,6 +66,10 @@ impl Observer for Keeper<'_> {
         } else {
             Next::Continue
         }
+    }
+
+    fn note(&mut self, text: &str) {
+        self.hooks.note(text);
     }
 
     fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<()> {

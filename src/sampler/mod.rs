@@ -78,6 +78,9 @@ pub enum Next {
 pub trait Observer {
     fn after_step(&mut self, progress: &Progress) -> Next;
 
+    /// Hears how the run is set up.
+    fn note(&mut self, _text: &str) {}
+
     /// Keeps the state; a run that starts from it gives the same bits.
     ///
     /// # Errors
@@ -192,7 +195,9 @@ impl Sampler<'_> {
             None => Checkpoint::new(self.states(), self.shape()),
         };
         if let (Some(problem), Method::Ep) = (self.problem, self.settings.likelihood.method) {
-            engine.prepare(problem)?;
+            for note in engine.prepare(problem)? {
+                observer.note(&note);
+            }
         }
         let steps: Vec<Step> = (0..self.steps()).map(|index| self.step(index)).collect();
         // All batches but a shorter last one share a session: weights, A and U are packed and uploaded once.

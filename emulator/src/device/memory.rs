@@ -117,6 +117,13 @@ impl GlobalMemory {
         bytes == 0 || inside(&table.owned) || inside(&table.pinned) || inside(&table.borrowed)
     }
 
+    /// Whether an address is in device memory proper, not in host memory that the device can reach.
+    pub fn is_device(&self, address: u64) -> bool {
+        let table = self.table();
+        let found = table.owned.range(..=address).next_back();
+        found.is_some_and(|(start, size)| address < start + *size as u64)
+    }
+
     /// The valid ranges, for a launch.
     pub fn ranges(&self) -> Ranges {
         let table = self.table();

@@ -1,6 +1,7 @@
 //! Contexts. There is one; it is current or not to each thread.
 
-use super::state::{context_status, driver, is_current, ready_outside_capture, set_current};
+use super::counters::Counters;
+use super::state::{context_status, driver, is_current, ready, ready_outside_capture, set_current};
 use super::status::*;
 use super::{Handle, put};
 use std::ffi::{c_int, c_uint};
@@ -151,10 +152,20 @@ pub unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuProfilerStart() -> Status {
-    SUCCESS
+    count_in_context(|counters| counters.profiler_starts += 1)
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuProfilerStop() -> Status {
-    SUCCESS
+    count_in_context(|counters| counters.profiler_stops += 1)
+}
+
+fn count_in_context(count: impl FnOnce(&mut Counters)) -> Status {
+    ready().map_or_else(
+        |status| status,
+        |mut state| {
+            count(&mut state.counters);
+            SUCCESS
+        },
+    )
 }

@@ -5,7 +5,7 @@ use super::status::*;
 use super::stream::{Command, Direction, Stream};
 use super::{DevicePtr, Handle};
 
-/// Checks the device ends of a copy or fill.
+/// Checks the device memory that a copy, fill or product touches.
 pub(super) fn check(command: &Command) -> Status {
     let state = match ready() {
         Ok(state) => state,

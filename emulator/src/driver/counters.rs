@@ -3,6 +3,7 @@
 use super::state::{State, driver};
 use crate::device::Report;
 use crate::json::{Object, array};
+use crate::libraries::Uses;
 use std::collections::BTreeMap;
 use std::ffi::c_char;
 
@@ -21,6 +22,13 @@ pub struct Counters {
     pub module_loads: u64,
     pub allocations: u64,
     pub frees: u64,
+    pub profiler_starts: u64,
+    pub profiler_stops: u64,
+    /// Uses of each library function.
+    pub libraries: BTreeMap<&'static str, Uses>,
+    /// How often each range was opened, by its name and those of the ranges around it.
+    pub ranges: BTreeMap<String, u64>,
+    pub ranges_closed: u64,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -55,6 +63,17 @@ impl State {
                 .raw("total", &report.to_json())
                 .finish()
         });
+        let libraries = c.libraries.iter().map(|(function, uses)| {
+            Object::new()
+                .text("function", function)
+                .integer("calls", uses.calls)
+                .integer("runs", uses.runs)
+                .finish()
+        });
+        let ranges = c
+            .ranges
+            .iter()
+            .map(|(name, opened)| Object::new().text("range", name).integer("opened", *opened).finish());
         Object::new()
             .raw("host_to_device", &c.host_to_device.json())
             .raw("device_to_host", &c.device_to_host.json())
@@ -69,6 +88,11 @@ impl State {
             .integer("frees", c.frees)
             .integer("bytes_in_use", self.device.memory().in_use() as u64)
             .integer("peak_bytes", self.device.memory().peak() as u64)
+            .integer("profiler_starts", c.profiler_starts)
+            .integer("profiler_stops", c.profiler_stops)
+            .raw("libraries", &array(libraries))
+            .raw("ranges", &array(ranges))
+            .integer("ranges_closed", c.ranges_closed)
             .raw("kernels", &array(kernels))
             .finish()
     }

@@ -18,7 +18,7 @@ mod launch;
 mod memory;
 mod module;
 mod occupancy;
-mod state;
+pub(crate) mod state;
 mod status;
 mod stream;
 

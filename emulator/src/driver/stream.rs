@@ -4,6 +4,7 @@ use super::launch::KernelLaunch;
 use super::state::{driver, ready};
 use super::status::*;
 use super::{DevicePtr, Handle, destroy, put};
+use crate::libraries::Gemm;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Mutex;
 
@@ -32,6 +33,7 @@ pub enum Command {
         count: usize,
     },
     Kernel(KernelLaunch),
+    Gemm(Box<Gemm>),
     Host {
         function: HostFunction,
         argument: usize,
@@ -39,9 +41,10 @@ pub enum Command {
 }
 
 impl Command {
-    /// The device memory a copy or fill touches.
+    /// The device memory a copy, fill or product touches.
     pub fn device_ranges(&self) -> Vec<(DevicePtr, usize)> {
         match *self {
+            Command::Gemm(ref gemm) => gemm.ranges(),
             Command::Copy {
                 to,
                 bytes,
@@ -76,6 +79,7 @@ impl Command {
                 count,
             } => fill(*to, *value, *width, *count),
             Command::Kernel(launch) => return launch.run(),
+            Command::Gemm(gemm) => gemm.run(),
             Command::Host { function, argument } => {
                 // SAFETY: the program passed the function together with its argument.
                 unsafe { function(std::ptr::with_exposed_provenance_mut(*argument)) };

@@ -25,7 +25,9 @@ use qcs_kernels::sampler::langevin::{LangevinAcceptArgs, LangevinProposeArgs};
 use qcs_kernels::sampler::start_state::StartStateArgs;
 use qcs_kernels::sampler::step::{AdvanceStepArgs, Schedule};
 
+use super::blas::{Blas, Shape};
 use super::layout::{Layout, tensor_precision};
+use crate::Result;
 use crate::engine::{Constants, Precision};
 use crate::likelihood::EpStart;
 use crate::plan::{Activation, Contents, Conv, Instruction, Op, ParamId, Plan, TensorId};
@@ -45,6 +47,29 @@ impl Call {
             kernel: args.kernel(),
             launch: args.launch(),
             argument: args.bytes().into(),
+        }
+    }
+}
+
+/// A product with U by cuBLAS, or with Uᵀ.
+pub struct Product {
+    shape: Shape,
+    transposed: bool,
+    matrix: u64,
+    input: u64,
+    output: u64,
+}
+
+impl Product {
+    pub fn launch(&self, blas: &Blas) -> Result<()> {
+        // SAFETY: `Caller` took the addresses from tensors of the session's memory, which is alive; the planner keeps
+        // what is read and what is written apart.
+        unsafe {
+            if self.transposed {
+                blas.transposed_times::<f64>(self.shape, self.matrix, self.input, self.output)
+            } else {
+                blas.matrix_times::<f64>(self.shape, self.matrix, self.input, self.output)
+            }
         }
     }
 }
@@ -84,6 +109,27 @@ impl Caller<'_> {
                 self.sampler(&instruction.op, scratch)
             }
         }
+    }
+
+    /// The same for cuBLAS, if the op is a product with U. Those with A mix f32 and f64, which cuBLAS does not.
+    pub fn rotation(&self, op: &Op) -> Option<Product> {
+        let (input, output, transposed) = match *op {
+            Op::RotateIn { input, output } => (input, output, true),
+            Op::RotateOut { input, output } => (input, output, false),
+            _ => return None,
+        };
+        let m = self.problem().a().rows();
+        Some(Product {
+            shape: Shape {
+                rows: m,
+                columns: m,
+                states: self.plan.batch,
+            },
+            transposed,
+            matrix: self.at::<f64>(self.layout.u).address(),
+            input: self.tensor::<f64>(input).address(),
+            output: self.tensor::<f64>(output).address(),
+        })
     }
 
     /// The kernel that ends a step.

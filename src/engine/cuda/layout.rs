@@ -9,6 +9,7 @@ use qcs_kernels::network::padded;
 use qcs_kernels::sampler::StateKey;
 use qcs_kernels::sampler::step::StepRecord;
 
+use super::blas::{WORKSPACE_ALIGNMENT, WORKSPACE_BYTES};
 use super::driver::Memory;
 use crate::Result;
 use crate::engine::{Constants, Precision};
@@ -38,12 +39,14 @@ pub struct Layout {
     pub records: usize,
     /// One u32: the step that runs next
     pub cursor: usize,
+    /// What cuBLAS works in
+    pub workspace: usize,
     /// Of the whole allocation
     pub bytes: usize,
 }
 
 impl Layout {
-    pub fn new(plan: &Plan, constants: Constants<'_>, precision: Precision) -> Self {
+    pub fn new(plan: &Plan, constants: Constants<'_>, precision: Precision, with_blas: bool) -> Self {
         let mut end = plan.arena_bytes;
         let mut place = |bytes: usize| {
             let start = end.next_multiple_of(ALIGNMENT);
@@ -71,6 +74,10 @@ impl Layout {
         let keys = place(size_of::<StateKey>() * plan.batch);
         let records = place(size_of::<StepRecord>() * constants.steps.len());
         let cursor = place(4);
+        let workspace = end.next_multiple_of(WORKSPACE_ALIGNMENT);
+        if with_blas {
+            end = workspace + WORKSPACE_BYTES;
+        }
         Self {
             convs,
             vectors,
@@ -83,6 +90,7 @@ impl Layout {
             keys,
             records,
             cursor,
+            workspace,
             bytes: end,
         }
     }

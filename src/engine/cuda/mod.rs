@@ -3,13 +3,20 @@
 //! The driver is looked for at run time: nothing here is needed to build qcs or to run it on a CPU. This is the only place
 //! that knows of CUDA.
 
+pub mod blas;
 mod calls;
 mod check;
 mod driver;
 mod layout;
+mod library;
 mod session;
+pub mod solver;
+pub mod trace;
 
+use std::cell::OnceCell;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
+use std::time::Instant;
 
 use qcs_kernels::launch::BLOCK;
 use qcs_kernels::likelihood::ep_moments::partial_sums;
@@ -18,20 +25,33 @@ use qcs_kernels::network::conv::statistics::{statistics_len, statistics_pay};
 
 use super::{Constants, Engine, Precision, Session};
 use crate::plan::{Contents, Op, Plan, PlanBuilder, Target};
+use crate::problem::{Matrix, Problem, Spectrum};
 use crate::{Error, Result};
+use blas::Blas;
 pub use check::{Verdict, check};
 pub use driver::{Device, Properties, count, driver_is_installed};
 use layout::{Layout, tensor_precision};
+use solver::{Factorisation, Solver};
 
 /// The fastest precision of a GPU that keeps the quality of reconstructions.
 pub fn default_precision(_capability: u32) -> Precision {
     Precision::Fp32
 }
 
+/// U of so many rows is large: cuBLAS multiplies by it, where there is one. Below, launching is what takes time.
+const LARGE: usize = 512;
+
+/// A·Aᵀ with a smaller ratio of eigenvalues has lost singular values of A: they are then computed from A itself.
+const SQUARABLE: f64 = 1e-12;
+
 /// Executes plans on one GPU.
 pub struct CudaEngine {
+    // Dropped before the device that it works on.
+    blas: OnceCell<Result<Blas, String>>,
     device: Rc<Device>,
     target: CudaTarget,
+    /// Noise levels that a profiler records
+    profiled: Option<RangeInclusive<usize>>,
 }
 
 impl CudaEngine {
@@ -49,9 +69,50 @@ impl CudaEngine {
             )));
         }
         Ok(Self {
+            blas: OnceCell::new(),
             device: Rc::new(device),
             target: CudaTarget { precision },
+            profiled: None,
         })
+    }
+
+    /// cuBLAS, or why there is none. It is opened when it is first needed: that takes time and memory.
+    fn blas(&self) -> Result<&Blas, &String> {
+        let open = || {
+            self.device.current().map_err(|e| e.to_string())?;
+            // SAFETY: the stream is the device's, which lives longer.
+            unsafe { Blas::open(self.device.stream()) }.map_err(|e| e.to_string())
+        };
+        self.blas.get_or_init(open).as_ref()
+    }
+
+    /// cuBLAS, if a plan has products that are worth it.
+    fn blas_for(&self, plan: &Plan, constants: Constants<'_>) -> Option<&Blas> {
+        let large = constants.problem.is_some_and(|p| p.a().rows() >= LARGE);
+        if large && layout::rotates(plan) {
+            self.blas().ok()
+        } else {
+            None
+        }
+    }
+
+    /// The spectrum of A by cuSOLVER, and how it was computed.
+    fn spectrum(&self, a: &Matrix) -> Result<(Spectrum, Factorisation)> {
+        let blas = self.blas().map_err(|reason| Error::Device(reason.clone()))?;
+        // SAFETY: the stream is the device's, which lives longer.
+        let solver = unsafe { Solver::open(self.device.stream())? };
+        let values = a.to_f64();
+        let compute = |how: Factorisation| {
+            let scratch = self.device.allocate(solver.spectrum_bytes(a.rows(), a.cols(), how)?)?;
+            // SAFETY: so much memory was allocated for it; both libraries are on the device's stream.
+            unsafe { solver.spectrum(blas, &values, a.rows(), a.cols(), how, scratch.address()) }
+        };
+        let spectrum = compute(Factorisation::Eigen)?;
+        let (first, last) = (spectrum.eigenvalues[0], spectrum.eigenvalues[a.rows() - 1]);
+        if last >= SQUARABLE * first {
+            return Ok((spectrum, Factorisation::Eigen));
+        }
+        Ok((compute(Factorisation::Singular)?, Factorisation::Singular))
     }
 
     /// What the GPU is.
@@ -74,8 +135,40 @@ impl Engine for CudaEngine {
         &self.target
     }
 
+    fn prepare(&mut self, problem: &Problem) -> Result<Vec<String>> {
+        let mut notes = Vec::new();
+        if problem.known_spectrum().is_none() {
+            let begun = Instant::now();
+            let computed = self.spectrum(problem.a());
+            let seconds = begun.elapsed().as_secs_f64();
+            match computed.and_then(|(spectrum, how)| problem.spectrum_by(|_| Ok(spectrum)).map(|_| how)) {
+                Ok(Factorisation::Eigen) => notes.push(format!("A·Aᵀ factorised by cuSOLVER in {seconds:.1} s")),
+                Ok(Factorisation::Singular) => {
+                    notes.push(format!("A, ill-conditioned, factorised by cuSOLVER in {seconds:.1} s"));
+                }
+                Err(reason) => {
+                    notes.push(format!("A·Aᵀ is factorised on the host: {reason}"));
+                    problem.spectrum()?;
+                }
+            }
+        }
+        if problem.is_rotated() && problem.a().rows() >= LARGE {
+            notes.push(match self.blas() {
+                Ok(blas) => format!("products with U by cuBLAS {}", blas.version()),
+                Err(reason) => format!("products with U by our own kernel: {reason}"),
+            });
+        }
+        Ok(notes)
+    }
+
+    fn profile(&mut self, levels: RangeInclusive<usize>) -> Result<()> {
+        self.profiled = Some(levels);
+        Ok(())
+    }
+
     fn bytes(&self, plan: &Plan, constants: Constants<'_>) -> usize {
-        Layout::new(plan, constants, self.target.precision).bytes
+        let with_blas = self.blas_for(plan, constants).is_some();
+        Layout::new(plan, constants, self.target.precision, with_blas).bytes
     }
 
     fn free_bytes(&self) -> Option<usize> {
@@ -101,10 +194,12 @@ impl Engine for CudaEngine {
     }
 
     fn session<'a>(&'a mut self, plan: &'a Plan, constants: Constants<'a>) -> Result<Box<dyn Session + 'a>> {
-        let precision = self.target.precision;
+        let blas = self.blas_for(plan, constants);
         Ok(Box::new(session::CudaSession::new(
             &self.device,
-            precision,
+            blas,
+            self.target.precision,
+            self.profiled.clone(),
             plan,
             constants,
         )?))

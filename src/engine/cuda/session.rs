@@ -1,15 +1,18 @@
 //! A plan on a GPU: uploaded once, one Langevin step captured as a graph and relaunched.
 
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Duration;
 
 use cudarc::driver::sys::CUfunction;
 
-use super::calls::{Call, Caller};
+use super::blas::Blas;
+use super::calls::{Call, Caller, Product};
 use super::driver::{Device, Event, Graph, Memory, Pinned};
 use super::layout::{Layout, separates};
-use crate::engine::{Constants, Precision, Session, State};
-use crate::plan::{Op, Plan, Program, TensorId};
+use super::trace;
+use crate::engine::{Constants, Precision, Session, State, Step};
+use crate::plan::{Op, ParamId, Plan, Program, TensorId};
 use crate::{Error, Result};
 
 pub struct CudaSession<'a> {
@@ -18,12 +21,14 @@ pub struct CudaSession<'a> {
     levels: Levels,
     memory: Memory,
     device: Rc<Device>,
+    blas: Option<&'a Blas>,
     plan: &'a Plan,
     constants: Constants<'a>,
     layout: Layout,
     programs: Vec<Vec<Prepared>>,
     /// Ends a step
     advance: Ready,
+    profile: Profile,
     /// The step that the device's cursor points at once all work is done
     cursor: Option<usize>,
 }
@@ -31,24 +36,29 @@ pub struct CudaSession<'a> {
 /// An op and the launches that compute it.
 struct Prepared {
     op: Op,
+    /// What a profiler shows
+    label: String,
     launches: Vec<Ready>,
 }
 
-/// A call whose kernel was looked up.
-struct Ready {
-    function: CUfunction,
-    call: Call,
+/// Work that only needs to be started.
+enum Ready {
+    Kernel { function: CUfunction, call: Call },
+    Product(Product),
 }
 
 impl Ready {
     fn new(device: &Device, call: Call) -> Result<Self> {
         let function = device.function(call.kernel)?;
-        Ok(Self { function, call })
+        Ok(Self::Kernel { function, call })
     }
 
-    fn launch(&self, device: &Device) -> Result<()> {
-        // SAFETY: `Caller` made the argument for this kernel from tensors of the session's memory, which is alive.
-        unsafe { device.launch(self.function, self.call.launch, &self.call.argument) }
+    fn launch(&self, device: &Device, blas: Option<&Blas>) -> Result<()> {
+        match self {
+            // SAFETY: `Caller` made the argument for this kernel from tensors of the session's memory, which is alive.
+            Self::Kernel { function, call } => unsafe { device.launch(*function, call.launch, &call.argument) },
+            Self::Product(product) => product.launch(blas.expect("products are made only for cuBLAS")),
+        }
     }
 }
 
@@ -60,12 +70,78 @@ struct Levels {
     count: usize,
 }
 
+/// The ranges that a profiler shows, and the levels that it records: those op by op, because a graph is one thing to it.
+struct Profile {
+    /// The noise level of each step, counted from 1
+    level_of: Vec<usize>,
+    profiled: Option<RangeInclusive<usize>>,
+    recording: Option<trace::Recording>,
+    level: Option<(usize, trace::Range)>,
+}
+
+impl Profile {
+    fn new(steps: &[Step], profiled: Option<RangeInclusive<usize>>) -> Self {
+        let mut level = 0;
+        let mut beta = f64::NAN;
+        let level_of = steps.iter().map(|step| {
+            level += usize::from(step.beta != beta);
+            beta = step.beta;
+            level
+        });
+        Self {
+            level_of: level_of.collect(),
+            profiled,
+            recording: None,
+            level: None,
+        }
+    }
+
+    /// A step begins: ends the range of the level before and begins that of a new one.
+    fn enter(&mut self, step: usize, device: &Device) -> Result<()> {
+        let level = self.level_of[step];
+        if self.level.as_ref().is_some_and(|(current, _)| *current == level) {
+            return Ok(());
+        }
+        self.level = None;
+        let wanted = self.profiled.as_ref().is_some_and(|levels| levels.contains(&level));
+        if wanted != self.recording.is_some() {
+            // What was launched before belongs to its own side.
+            device.wait()?;
+            self.recording = wanted.then(trace::Recording::start).transpose()?;
+        }
+        self.level = Some((level, trace::range(format_args!("level {level}"))));
+        Ok(())
+    }
+}
+
+/// "conv res1.0.conv1", "ep_moments"
+fn label(plan: &Plan, op: &Op) -> String {
+    let of = |param: ParamId| {
+        let name = &plan.params()[param.0 as usize].name;
+        name.rsplit_once('.')
+            .map_or(name.as_str(), |(layer, _)| layer)
+            .to_owned()
+    };
+    match op {
+        Op::Conv(conv) => format!("conv {}", of(conv.weight)),
+        Op::NormCoefficients { gamma, .. } => format!("norm_coefficients {}", of(*gamma)),
+        _ => op.name().to_owned(),
+    }
+}
+
 impl<'a> CudaSession<'a> {
-    pub fn new(device: &Rc<Device>, precision: Precision, plan: &'a Plan, constants: Constants<'a>) -> Result<Self> {
+    pub fn new(
+        device: &Rc<Device>,
+        blas: Option<&'a Blas>,
+        precision: Precision,
+        profiled: Option<RangeInclusive<usize>>,
+        plan: &'a Plan,
+        constants: Constants<'a>,
+    ) -> Result<Self> {
         if !plan.params().is_empty() && constants.prior.is_none() {
             return Err(Error::Failed("the plan has a network but there is no prior".into()));
         }
-        let layout = Layout::new(plan, constants, precision);
+        let layout = Layout::new(plan, constants, precision, blas.is_some());
         let memory = device.allocate(layout.bytes)?;
         let spectrum = match constants.problem {
             Some(problem) if separates(plan) => Some(problem.spectrum()?),
@@ -74,6 +150,11 @@ impl<'a> CudaSession<'a> {
         layout.upload(&memory, plan, constants, precision, spectrum)?;
         // What no kernel has written yet may be read where its value does not matter: the padding of a vector.
         memory.clear(0, plan.arena_bytes)?;
+
+        if let Some(blas) = blas {
+            // SAFETY: so much is reserved there, and lives as long as the session, which alone computes products.
+            unsafe { blas.set_workspace(memory.address() + layout.workspace as u64)? };
+        }
 
         let caller = Caller {
             plan,
@@ -84,10 +165,18 @@ impl<'a> CudaSession<'a> {
         };
         let prepare = |program: Program| {
             let prepared = plan.program(program).iter().map(|instruction| {
-                let calls = caller.calls(instruction).into_iter();
+                let product = blas.and_then(|_| caller.rotation(&instruction.op));
+                let launches = match product {
+                    Some(product) => vec![Ready::Product(product)],
+                    None => {
+                        let calls = caller.calls(instruction).into_iter();
+                        calls.map(|call| Ready::new(device, call)).collect::<Result<_>>()?
+                    }
+                };
                 Ok(Prepared {
                     op: instruction.op,
-                    launches: calls.map(|call| Ready::new(device, call)).collect::<Result<_>>()?,
+                    label: label(plan, &instruction.op),
+                    launches,
                 })
             });
             prepared.collect::<Result<Vec<_>>>()
@@ -105,17 +194,19 @@ impl<'a> CudaSession<'a> {
             levels,
             memory,
             device: Rc::clone(device),
+            blas,
             plan,
             constants,
             layout,
             programs,
             advance,
+            profile: Profile::new(constants.steps, profiled),
             cursor: None,
         };
         if !plan.program(Program::Step).is_empty() {
             session.graph = Some(device.capture(|| {
                 session.launch_ops(Program::Step)?;
-                session.advance.launch(&session.device)
+                session.advance.launch(&session.device, None)
             })?);
         }
         // The host's packed weights may go, and what went wrong so far is known.
@@ -125,7 +216,9 @@ impl<'a> CudaSession<'a> {
 
     fn launch_ops(&self, program: Program) -> Result<()> {
         let launches = self.programs[program as usize].iter().flat_map(|op| &op.launches);
-        launches.into_iter().try_for_each(|ready| ready.launch(&self.device))
+        launches
+            .into_iter()
+            .try_for_each(|ready| ready.launch(&self.device, self.blas))
     }
 
     /// Points the device at a step, if it is not there already.
@@ -169,14 +262,24 @@ impl Session for CudaSession<'_> {
     fn execute(&mut self, program: Program, step: usize) -> Result<()> {
         self.device.current()?;
         self.seek(step)?;
-        match (&self.graph, program) {
-            (Some(graph), Program::Step) => {
-                graph.launch()?;
-                self.cursor = Some(step + 1);
-                Ok(())
+        let Some(graph) = self.graph.as_ref().filter(|_| program == Program::Step) else {
+            return self.launch_ops(program);
+        };
+        self.profile.enter(step, &self.device)?;
+        let _step = trace::range(format_args!("step {}", step + 1));
+        if self.profile.recording.is_some() {
+            for op in &self.programs[program as usize] {
+                let _op = trace::range(format_args!("{}", op.label));
+                op.launches
+                    .iter()
+                    .try_for_each(|ready| ready.launch(&self.device, self.blas))?;
             }
-            _ => self.launch_ops(program),
+            self.advance.launch(&self.device, None)?;
+        } else {
+            graph.launch()?;
         }
+        self.cursor = Some(step + 1);
+        Ok(())
     }
 
     fn execute_timed(&mut self, program: Program, step: usize, report: &mut dyn FnMut(&Op, Duration)) -> Result<()> {
@@ -188,7 +291,9 @@ impl Session for CudaSession<'_> {
             .collect::<Result<_>>()?;
         marks[0].record()?;
         for (op, mark) in ops.iter().zip(&marks[1..]) {
-            op.launches.iter().try_for_each(|ready| ready.launch(&self.device))?;
+            op.launches
+                .iter()
+                .try_for_each(|ready| ready.launch(&self.device, self.blas))?;
             mark.record()?;
         }
         self.device.wait()?;

@@ -1,5 +1,9 @@
-//! The driver API, called as a C program would. Each test runs in a process of its own, because
+//! The driver API and the libraries on it, called as a C program would. Each test runs in a process of its own, because
 //! the driver and its environment variables belong to the process.
+
+mod blas;
+mod nvtx;
+mod solver;
 
 use qcs_emulator::driver::*;
 use std::ffi::{CStr, CString, c_void};

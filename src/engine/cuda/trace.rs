@@ -1,0 +1,84 @@
+//! What a profiler sees: named ranges on the host's time line, and the part of a run that is recorded.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+use cudarc::driver::sys as driver;
+use cudarc::nvtx::{result, sys};
+
+use super::library::require;
+use crate::{Error, Result};
+
+/// An open range; it ends when the value is dropped.
+#[must_use = "the range ends when this is dropped"]
+pub struct Range {
+    /// Whether there is a range to end
+    open: bool,
+    /// A range ends in the thread that began it.
+    in_thread: PhantomData<*const ()>,
+}
+
+/// Whether ranges reach a profiler, or why not.
+///
+/// # Errors
+/// [`Error::Device`] if NVTX is missing. CUDA 12.8 and older bring `libnvToolsExt.so.1`; of newer ones
+/// `libnvtx3interop.so.1` has the same functions and does under that name.
+pub fn available() -> Result<()> {
+    let functions = ["nvtxRangePushA", "nvtxRangePop"];
+    // SAFETY: looks for the library and closes it again; `culib` is called only if it was found.
+    unsafe {
+        let has = |function: &[u8]| sys::culib().get::<*const c_void>(function).is_ok();
+        require("libnvToolsExt", sys::is_culib_present(), &functions, has)
+    }
+}
+
+/// Opens a range inside of those that this thread has open. Without NVTX nothing happens, and the name is not even
+/// written.
+pub fn range(name: fmt::Arguments<'_>) -> Range {
+    static AVAILABLE: OnceLock<bool> = OnceLock::new();
+    let open = *AVAILABLE.get_or_init(|| available().is_ok());
+    if open {
+        // cudarc panics at a zero byte.
+        result::range_push(name.to_string().replace('\0', " "));
+    }
+    Range {
+        open,
+        in_thread: PhantomData,
+    }
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        if self.open {
+            result::range_pop();
+        }
+    }
+}
+
+/// The part of a run that `nsys profile --capture-range=cudaProfilerApi` or `ncu --profile-from-start off` records; it
+/// ends when the value is dropped.
+#[must_use = "recording ends when this is dropped"]
+pub struct Recording(());
+
+impl Recording {
+    /// Begins to record, in the current context.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the driver refuses.
+    pub fn start() -> Result<Self> {
+        // SAFETY: takes and returns nothing.
+        unsafe { driver::cuProfilerStart() }
+            .result()
+            .map_err(|e| Error::Device(format!("the profiler cannot be started: {e}")))?;
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        // SAFETY: takes and returns nothing. Nothing can be done about a failure.
+        let _ = unsafe { driver::cuProfilerStop() };
+    }
+}
