@@ -41,28 +41,29 @@ fn main() -> qcs::Result<()> {
         batch,
         engine.target(),
     )?;
+    let steps = [Step {
+        beta: 1.0,
+        alpha: 1e-4,
+        index: 0,
+    }];
     let constants = Constants {
+        steps: &steps,
         prior: Some(&prior),
         problem: Some(&problem),
         seed: 0,
     };
     let mut session = engine.session(&compiled.plan, constants)?;
-    session.bind(&(0..batch).map(|image| State { image, chain: 0 }).collect::<Vec<_>>());
-    session.execute(Program::Start, Step::default());
-    let step = Step {
-        beta: 1.0,
-        alpha: 1e-4,
-        index: 0,
-    };
-    session.execute(Program::Step, step);
+    session.bind(&(0..batch).map(|image| State { image, chain: 0 }).collect::<Vec<_>>())?;
+    session.execute(Program::Start, 0)?;
+    session.execute(Program::Step, 0)?;
 
     let mut times: BTreeMap<&str, (Duration, u64)> = BTreeMap::new();
     for _ in 0..repetitions {
-        session.execute_timed(Program::Step, step, &mut |op: &Op, time| {
+        session.execute_timed(Program::Step, 0, &mut |op: &Op, time| {
             let entry = times.entry(op.name()).or_default();
             entry.0 += time;
             entry.1 += op.cost(&compiled.plan).flops;
-        });
+        })?;
     }
     if json {
         print_json(&times, repetitions);

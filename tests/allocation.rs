@@ -50,28 +50,27 @@ fn a_langevin_step_allocates_nothing() {
     let mut engine = CpuEngine::new(2);
     let settings = Settings::default();
     let compiled = SamplerPlan::new(&prior.network, Some(&problem), &settings, 3, engine.target()).unwrap();
-    let constants = Constants {
-        prior: Some(&prior),
-        problem: Some(&problem),
-        seed: 0,
-    };
-    let mut session = engine.session(&compiled.plan, constants).unwrap();
-    session.bind(&[
-        State { image: 0, chain: 0 },
-        State { image: 1, chain: 0 },
-        State { image: 2, chain: 0 },
-    ]);
-    session.execute(Program::Start, Step::default());
     let step = |index| Step {
         beta: 1.0,
         alpha: 0.01,
         index,
     };
-    session.execute(Program::Step, step(0));
+    let steps: Vec<Step> = (0..21).map(step).collect();
+    let constants = Constants {
+        steps: &steps,
+        prior: Some(&prior),
+        problem: Some(&problem),
+        seed: 0,
+    };
+    let mut session = engine.session(&compiled.plan, constants).unwrap();
+    let state = |image| State { image, chain: 0 };
+    session.bind(&[state(0), state(1), state(2)]).unwrap();
+    session.execute(Program::Start, 0).unwrap();
+    session.execute(Program::Step, 0).unwrap();
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     for index in 1..20 {
-        session.execute(Program::Step, step(index));
+        session.execute(Program::Step, index).unwrap();
     }
-    session.execute(Program::Denoise, step(20));
+    session.execute(Program::Denoise, 20).unwrap();
     assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before);
 }

@@ -18,6 +18,8 @@ pub const WARP: u32 = 32;
 unsafe extern "unadjusted" {
     #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
     fn shuffle_xor_i32(mask: u32, value: u32, lanes: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
+    fn shuffle_i32(mask: u32, value: u32, lane: u32, clamp: u32) -> u32;
     #[link_name = "llvm.nvvm.ex2.approx.ftz.f"]
     fn ex2_approx(x: f32) -> f32;
 }
@@ -80,7 +82,27 @@ pub fn exp2(x: f32) -> f32 {
     unsafe { ex2_approx(x) }
 }
 
+/// The value that `lane` holds.
+///
+/// # Safety
+/// Every lane of the warp must come here.
+#[inline(always)]
+pub unsafe fn shuffle(value: f32, lane: u32) -> f32 {
+    // SAFETY: the caller's promise.
+    f32::from_bits(unsafe { shuffle_i32(!0, value.to_bits(), lane, WARP - 1) })
+}
+
 /// The value that lane `lane ^ lanes` holds.
+///
+/// # Safety
+/// Every lane of the warp must come here.
+#[inline(always)]
+pub unsafe fn shuffle_xor(value: f32, lanes: u32) -> f32 {
+    // SAFETY: the caller's promise.
+    f32::from_bits(unsafe { shuffle_xor_i32(!0, value.to_bits(), lanes, WARP - 1) })
+}
+
+/// The same for f64.
 ///
 /// # Safety
 /// Every lane of the warp must come here.

@@ -187,9 +187,27 @@ pub struct SamplerFlags {
     /// End with the denoising step, where a configuration says otherwise
     #[arg(long)]
     pub denoise: bool,
-    /// States worked on at once: changes speed and memory, never results
-    #[arg(long, value_name = "N")]
-    pub batch: Option<usize>,
+    /// States worked on at once, or auto for as many as the device has room for: changes speed and memory, never results
+    #[arg(long, value_name = "N|auto")]
+    pub batch: Option<BatchChoice>,
+}
+
+/// How many states at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchChoice {
+    Auto,
+    Of(usize),
+}
+
+impl std::str::FromStr for BatchChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => text.parse().map(Self::Of).map_err(|_| "a number or auto".to_owned()),
+        }
+    }
 }
 
 /// How the likelihood enters.

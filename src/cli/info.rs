@@ -12,9 +12,10 @@ use qcs::engine::Engine;
 use qcs::prior::Prior;
 use qcs::problem::Problem;
 use qcs::run::load_prior;
+use qcs::sampler::{Preset, Sampler, Settings};
 
-use super::flags::ModelFlags;
-use super::{Global, terminal};
+use super::flags::{ModelFlags, SamplerFlags};
+use super::{Global, resolve, terminal};
 
 /// Describe a model, a problem and the machine
 #[derive(Args)]
@@ -31,6 +32,9 @@ pub struct InfoArgs {
     /// Problem file (.safetensors)
     #[arg(long, value_name = "FILE")]
     problem: Option<PathBuf>,
+    /// States of the batch whose memory is told [default: the preset's]
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -79,6 +83,11 @@ struct ProblemInfo {
 #[derive(Serialize)]
 struct Machine {
     engine: String,
+    /// States of a batch, and the bytes of device memory that it takes to sample it
+    batch: usize,
+    batch_bytes: Option<usize>,
+    /// Bytes of device memory that are free, where the device says so
+    free_bytes: Option<usize>,
     cores: Option<usize>,
     memory_gib: Option<f64>,
     version: &'static str,
@@ -91,13 +100,15 @@ const MOST_FACTORISED: usize = 1000;
 pub fn info(args: &InfoArgs, global: &Global) -> Result<()> {
     let engine = global.engine()?;
     let name = args.model.model.as_deref().unwrap_or(Prior::SHIPPED);
+    let prior = load_prior(name, args.model.shape)?;
+    let measured = args.problem.as_deref().map(Problem::read).transpose()?;
     let info = Info {
-        model: model(name, &load_prior(name, args.model.shape)?),
-        problem: match &args.problem {
-            Some(path) => Some(problem(path.display().to_string(), &Problem::read(path)?)?),
-            None => None,
+        model: model(name, &prior),
+        machine: machine(engine.as_ref(), &prior, measured.as_ref(), args.batch)?,
+        problem: match (&args.problem, &measured) {
+            (Some(path), Some(measured)) => Some(problem(path.display().to_string(), measured)?),
+            _ => None,
         },
-        machine: machine(engine.as_ref()),
     };
     if args.json {
         terminal::print_json(&info)
@@ -157,14 +168,34 @@ fn problem(file: String, problem: &Problem) -> Result<ProblemInfo> {
     })
 }
 
-fn machine(engine: &dyn Engine) -> Machine {
-    Machine {
+fn machine(engine: &dyn Engine, prior: &Prior, problem: Option<&Problem>, batch: Option<usize>) -> Result<Machine> {
+    let settings = Preset::of_shape(prior.network.image).map_or_else(Settings::default, Preset::settings);
+    let batch = batch.unwrap_or(settings.batch);
+    let batch_bytes = match resolve::sampler_defaults(prior, None, &SamplerFlags::default()) {
+        Ok((schedule, _)) => {
+            let sampler = Sampler {
+                prior,
+                problem,
+                images: batch,
+                schedule: &schedule.schedule()?,
+                settings: Settings { batch, ..settings },
+            };
+            sampler.settings.check()?;
+            Some(sampler.bytes(engine, batch)?)
+        }
+        // A model without levels: how many steps there will be is not known.
+        Err(_) => None,
+    };
+    Ok(Machine {
         engine: engine.describe(),
+        batch,
+        batch_bytes,
+        free_bytes: engine.free_bytes(),
         cores: std::thread::available_parallelism().ok().map(usize::from),
         memory_gib: memory_gib(),
         version: env!("CARGO_PKG_VERSION"),
         build: env!("QCS_BUILD"),
-    }
+    })
 }
 
 /// Where Linux tells it.
@@ -173,6 +204,10 @@ fn memory_gib() -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
     let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some((kib / 1024.0 / 1024.0 * 10.0).round() / 10.0)
+}
+
+fn mib(bytes: usize) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 fn text(info: &Info) -> String {
@@ -228,6 +263,15 @@ fn text(info: &Info) -> String {
     }
     let machine = &info.machine;
     line("machine", machine.engine.clone());
+    if let Some(bytes) = machine.batch_bytes {
+        let free = machine
+            .free_bytes
+            .map_or(String::new(), |free| format!(", of {} free", mib(free)));
+        line(
+            "  batch",
+            format!("of {} states: {bytes} bytes, {}{free}", machine.batch, mib(bytes)),
+        );
+    }
     line("  cores", machine.cores.map_or("unknown".to_owned(), |c| c.to_string()));
     line(
         "  memory",

@@ -1,5 +1,6 @@
 //! `qcs`: one file per command, and what they share.
 
+mod check;
 mod completions;
 mod convert;
 mod demo;
@@ -20,8 +21,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use qcs::engine::Engine;
-use qcs::engine::cpu::CpuEngine;
+use qcs::engine::{self, Engine, Precision};
 use qcs::{Error, Result};
 
 #[derive(Parser)]
@@ -58,7 +58,7 @@ struct Global {
         help_heading = "Global options"
     )]
     threads: usize,
-    /// Device to compute on: cpu, or auto for the best there is
+    /// Device to compute on: auto (a GPU if there is a usable one), cpu, cuda, cuda:N, or several GPUs like cuda:0,1
     #[arg(
         long,
         global = true,
@@ -67,6 +67,10 @@ struct Global {
         help_heading = "Global options"
     )]
     device: String,
+    /// Precision of the network's inner products: fp32, tf32 or fp16 [default: fp32; on a GPU `run`, `demo` and `sample`
+    /// take the fastest that keeps the quality]
+    #[arg(long, global = true, value_name = "PRECISION", help_heading = "Global options")]
+    precision: Option<String>,
     /// Say nothing but errors and results
     #[arg(long, short, global = true, help_heading = "Global options")]
     quiet: bool,
@@ -82,6 +86,7 @@ enum Command {
     Score(scores::ScoreArgs),
     Likelihood(scores::LikelihoodArgs),
     Convert(convert::ConvertArgs),
+    Check(check::CheckArgs),
     Info(info::InfoArgs),
     Completions(completions::CompletionsArgs),
 }
@@ -120,6 +125,7 @@ fn execute(Cli { global, command }: Cli) -> Result<()> {
         Command::Score(args) => scores::score(&args, &global),
         Command::Likelihood(args) => scores::likelihood(&args, &global),
         Command::Convert(args) => convert::convert(&args, &global),
+        Command::Check(args) => check::check(&args, &global),
         Command::Info(args) => info::info(&args, &global),
         Command::Completions(args) => completions::completions(&args),
     }
@@ -129,27 +135,36 @@ fn execute(Cli { global, command }: Cli) -> Result<()> {
 const MOST_THREADS: usize = 4096;
 
 impl Global {
-    /// The engine that `--device` and `--threads` ask for.
+    /// The engine that `--device`, `--precision` and `--threads` ask for.
     fn engine(&self) -> Result<Box<dyn Engine>> {
-        self.use_threads()?;
-        Ok(Box::new(CpuEngine::new(self.threads)))
+        self.engine_with(self.precision()?)
     }
 
-    /// Checks the device, and makes parallel work outside of engines use as many threads.
+    /// The same in fp32 if nothing else is asked for: for results that are compared with those of other programs.
+    fn exact_engine(&self) -> Result<Box<dyn Engine>> {
+        self.engine_with(self.precision()?.or(Some(Precision::Fp32)))
+    }
+
+    fn engine_with(&self, precision: Option<Precision>) -> Result<Box<dyn Engine>> {
+        self.use_threads()?;
+        let opened = engine::open(&self.device.parse()?, precision, self.threads)?;
+        if let Some(note) = opened.note {
+            self.note(&format!("note: {note}"));
+        }
+        Ok(opened.engine)
+    }
+
+    fn precision(&self) -> Result<Option<Precision>> {
+        self.precision.as_deref().map(str::parse).transpose()
+    }
+
+    /// Makes parallel work outside of engines use as many threads.
     fn use_threads(&self) -> Result<()> {
         if self.threads > MOST_THREADS {
             return Err(Error::usage(format!(
                 "--threads {}: at most {MOST_THREADS}",
                 self.threads
             )));
-        }
-        match self.device.as_str() {
-            "cpu" | "auto" => {}
-            other => {
-                return Err(Error::Device(format!(
-                    "--device {other}: this build computes on the CPU only; use --device cpu or auto"
-                )));
-            }
         }
         rayon::ThreadPoolBuilder::new()
             .num_threads(self.threads)

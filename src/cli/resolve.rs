@@ -7,7 +7,7 @@ use qcs::run::{RunConfig, SamplerConfig, ScheduleConfig, load_prior};
 use qcs::sampler::{Preset, Settings};
 use qcs::{Error, Result};
 
-use super::flags::{MeasureFlags, MethodChoice, SamplerFlags, absolute};
+use super::flags::{BatchChoice, MeasureFlags, MethodChoice, SamplerFlags, absolute};
 use super::run::RunArgs;
 
 /// The configuration that the command line asks for, and its model.
@@ -180,7 +180,10 @@ pub fn apply_sampler(flags: &SamplerFlags, schedule: &mut ScheduleConfig, sample
         sampler.step_scale = epsilon / (end * end);
     }
     sampler.denoise = (sampler.denoise || flags.denoise) && !flags.no_denoise;
-    sampler.batch = flags.batch.unwrap_or(sampler.batch);
+    // "auto" is resolved once the device is open.
+    if let Some(BatchChoice::Of(batch)) = flags.batch {
+        sampler.batch = batch;
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use qcs::engine::Engine;
 use qcs::run::{Found, Results, Run, RunFolder};
 use qcs::{Error, Result};
 
-use super::flags::{LikelihoodFlags, MOST_SEED, MeasureFlags, MethodChoice, ModelFlags, SamplerFlags};
+use super::flags::{BatchChoice, LikelihoodFlags, MOST_SEED, MeasureFlags, MethodChoice, ModelFlags, SamplerFlags};
 use super::progress::Display;
 use super::{Global, resolve, signals, table, terminal};
 
@@ -89,7 +89,7 @@ pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
     if matches!(found, Found::Finished(_)) {
         return output.nothing_to_do();
     }
-    let run = match &found {
+    let mut run = match &found {
         Found::Unfinished(config) if !args.names_a_run() => Run::load(config.clone())?,
         _ if args.resume && !args.names_a_run() => {
             let reason = "there is no run to resume here; name a problem file, images, or --config FILE";
@@ -100,6 +100,12 @@ pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
             Run::with_prior(config, prior)?
         }
     };
+    if args.sampler.batch == Some(BatchChoice::Auto) {
+        run.config.sampler.batch = match &found {
+            Found::Unfinished(config) => config.sampler.batch,
+            _ => run.largest_batch(engine.as_ref())?,
+        };
+    }
     output.claim(&run, &found, args.force)?;
     output.execute(&run, engine.as_mut())
 }

@@ -12,7 +12,7 @@ use qcs::run::load_prior;
 use qcs::sampler::{Outcome, Preset, Sampler};
 use qcs::{Error, Result};
 
-use super::flags::{MOST_SEED, ModelFlags, SamplerFlags};
+use super::flags::{BatchChoice, MOST_SEED, ModelFlags, SamplerFlags};
 use super::progress::Display;
 use super::{Global, resolve};
 
@@ -68,13 +68,16 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     resolve::apply_sampler(&args.sampler, &mut schedule, &mut sampler)?;
     sampler.seed = args.seed;
     let schedule = schedule.schedule()?;
-    let sampler = Sampler {
+    let mut sampler = Sampler {
         prior: &prior,
         problem: None,
         images: args.count,
         schedule: &schedule,
         settings: sampler.settings(Method::Ep)?,
     };
+    if args.sampler.batch == Some(BatchChoice::Auto) {
+        sampler.settings.batch = sampler.largest_batch(engine.as_ref())?;
+    }
     let mut display = Display::new(global.quiet);
     display.start("prior");
     let outcome = sampler.run(engine.as_mut(), None, &mut display);

@@ -72,7 +72,7 @@ pub struct LikelihoodArgs {
 }
 
 pub fn score(args: &ScoreArgs, global: &Global) -> Result<()> {
-    let mut engine = global.engine()?;
+    let mut engine = global.exact_engine()?;
     let model = args.model.model.as_deref().unwrap_or(qcs::prior::Prior::SHIPPED);
     let prior = load_prior(model, args.model.shape)?;
     let (shape, x) = read_states(&args.x)?;
@@ -88,7 +88,7 @@ pub fn score(args: &ScoreArgs, global: &Global) -> Result<()> {
 }
 
 pub fn likelihood(args: &LikelihoodArgs, global: &Global) -> Result<()> {
-    let mut engine = global.engine()?;
+    let mut engine = global.exact_engine()?;
     let [method] = args.method.methods()[..] else {
         return Err(Error::usage("--method both: choose ep or diag here"));
     };

@@ -59,7 +59,7 @@ fn title(key: &str) -> String {
 }
 
 /// The first column to the left, the others to the right; an empty row is a blank line.
-fn aligned(rows: &[Vec<String>]) -> String {
+pub fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));

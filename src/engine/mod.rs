@@ -1,7 +1,14 @@
 //! Engines execute plans. The CPU engine is the default everywhere.
 
+mod choice;
 pub mod cpu;
 pub mod cuda;
+mod precision;
+mod several;
+
+pub use choice::{DeviceChoice, Opened, open};
+pub use precision::Precision;
+pub use several::SeveralEngines;
 
 use std::time::Duration;
 
@@ -28,11 +35,13 @@ pub struct State {
     pub chain: usize,
 }
 
-/// What a plan computes with: the weights its params name, the matrix and the cells its likelihood uses.
+/// What a plan computes with: the weights its params name, the matrix and the cells its likelihood uses, the steps.
 #[derive(Clone, Copy, Default)]
 pub struct Constants<'a> {
     pub prior: Option<&'a Prior>,
     pub problem: Option<&'a Problem>,
+    /// Every step that will be executed, in order: a device holds them all and is told only to go on.
+    pub steps: &'a [Step],
     /// Keys all noise.
     pub seed: u64,
 }
@@ -45,37 +54,67 @@ pub trait Engine {
     /// What the planner must know.
     fn target(&self) -> &dyn Target;
 
+    /// Bytes of device memory that a session of the plan takes, known before anything is allocated.
+    fn bytes(&self, plan: &Plan, constants: Constants<'_>) -> usize;
+
+    /// Computes what a problem is going to be asked for, where the device does it better than [`Problem::spectrum`].
+    ///
+    /// # Errors
+    /// If the factorisation fails.
+    fn prepare(&mut self, problem: &Problem) -> Result<()> {
+        problem.spectrum().map(drop)
+    }
+
+    /// Bytes of device memory that a session may take, where that is known.
+    fn free_bytes(&self) -> Option<usize>;
+
+    /// The most floating-point operations in a second that the device can do in the engine's precision, in GFLOP/s: by
+    /// its data sheet where it tells enough, measured on a CPU.
+    fn peak_gflops(&self) -> Option<f64>;
+
     /// Prepares a plan for execution: everything is allocated, packed and uploaded here.
     ///
     /// # Errors
-    /// If the device cannot hold the plan.
+    /// [`Error::Device`](crate::Error::Device) if the device cannot hold the plan.
     fn session<'a>(&'a mut self, plan: &'a Plan, constants: Constants<'a>) -> Result<Box<dyn Session + 'a>>;
 }
 
 /// A plan on a device. Executing allocates nothing.
+///
+/// Execution may go on behind the caller's back: an error of the device can reach any later call, and reading waits.
+///
+/// # Errors
+/// Every method: [`Error::Device`](crate::Error::Device) if the device failed. The CPU does not.
 pub trait Session {
     /// Says which states the batch holds.
     ///
     /// # Panics
     /// If there are more states than the plan's batch, or an image is not in the problem. With fewer, the rest of the
     /// batch repeats the last state, and its results mean nothing.
-    fn bind(&mut self, states: &[State]);
+    fn bind(&mut self, states: &[State]) -> Result<()>;
 
-    /// Runs one program of the plan.
-    fn execute(&mut self, program: Program, step: Step);
+    /// Runs one program of the plan at a step of [`Constants::steps`].
+    fn execute(&mut self, program: Program, step: usize) -> Result<()>;
 
     /// Runs one program and reports how long each op took.
-    fn execute_timed(&mut self, program: Program, step: Step, report: &mut dyn FnMut(&Op, Duration));
+    fn execute_timed(&mut self, program: Program, step: usize, report: &mut dyn FnMut(&Op, Duration)) -> Result<()>;
+
+    /// Ends a noise level: waits until the level before it is done, so that progress is true to a level, and tells how
+    /// many states were frozen by then. `frozen` is the tensor of their flags.
+    fn end_level(&mut self, frozen: TensorId) -> Result<usize>;
+
+    /// Waits until everything that was executed is done.
+    fn wait(&mut self) -> Result<()>;
 
     /// Overwrites a persistent f32 tensor for the whole batch.
-    fn write_f32(&mut self, tensor: TensorId, values: &[f32]);
+    fn write_f32(&mut self, tensor: TensorId, values: &[f32]) -> Result<()>;
 
     /// Reads a persistent f32 tensor for the whole batch.
-    fn read_f32(&mut self, tensor: TensorId, values: &mut [f32]);
+    fn read_f32(&mut self, tensor: TensorId, values: &mut [f32]) -> Result<()>;
 
     /// Overwrites a persistent u32 tensor for the whole batch.
-    fn write_u32(&mut self, tensor: TensorId, values: &[u32]);
+    fn write_u32(&mut self, tensor: TensorId, values: &[u32]) -> Result<()>;
 
     /// Reads a persistent u32 tensor for the whole batch.
-    fn read_u32(&mut self, tensor: TensorId, values: &mut [u32]);
+    fn read_u32(&mut self, tensor: TensorId, values: &mut [u32]) -> Result<()>;
 }

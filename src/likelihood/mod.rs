@@ -79,7 +79,7 @@ impl Likelihood {
         let g = plan.temporary(Contents::F64(m));
         match self.method {
             Method::Diag => plan.push(Op::DiagGradient { z, g }),
-            Method::Ep => self.push_ep(plan, z, g, m, problem.spectrum()?.u.is_some()),
+            Method::Ep => self.push_ep(plan, z, g, m, problem.is_rotated()),
         }
         let score = plan.temporary(Contents::F32(n));
         plan.push(Op::BackProject { g, score });

@@ -1,6 +1,6 @@
 //! The likelihood score of given states, for those who want to look at it alone.
 
-use super::{Likelihood, LikelihoodPlan};
+use super::{Likelihood, LikelihoodPlan, Method};
 use crate::engine::{Constants, Engine, State, Step};
 use crate::plan::Program;
 use crate::prior::{check_finite, check_level};
@@ -34,16 +34,20 @@ impl Likelihood {
         check_level(beta)?;
         check_finite(x, n)?;
         let batch = states.min(BATCH);
+        if self.method == Method::Ep {
+            engine.prepare(problem)?;
+        }
         let compiled = LikelihoodPlan::new(self, problem, batch, engine.target())?;
+        let steps = [Step {
+            beta,
+            ..Step::default()
+        }];
         let constants = Constants {
+            steps: &steps,
             problem: Some(problem),
             ..Constants::default()
         };
         let mut session = engine.session(&compiled.plan, constants)?;
-        let step = Step {
-            beta,
-            ..Step::default()
-        };
         let (mut chunk_x, mut score) = (vec![0.0; batch * n], vec![0.0; batch * n]);
         let mut scores = Vec::with_capacity(x.len());
         for (index, chunk) in x.chunks(batch * n).enumerate() {
@@ -53,11 +57,11 @@ impl Likelihood {
             };
             let first = index * batch;
             let bound: Vec<State> = (first..first + chunk.len() / n).map(state).collect();
-            session.bind(&bound);
+            session.bind(&bound)?;
             chunk_x[..chunk.len()].copy_from_slice(chunk);
-            session.write_f32(compiled.x, &chunk_x);
-            session.execute(Program::Likelihood, step);
-            session.read_f32(compiled.score, &mut score);
+            session.write_f32(compiled.x, &chunk_x)?;
+            session.execute(Program::Likelihood, 0)?;
+            session.read_f32(compiled.score, &mut score)?;
             scores.extend_from_slice(&score[..chunk.len()]);
         }
         Ok(scores)

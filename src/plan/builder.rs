@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::arena::{Lifetime, place};
-use super::{Contents, Instruction, Op, Param, ParamId, Plan, Program, Target, Tensor, TensorId};
+use super::{Contents, Conv, Instruction, Op, Param, ParamId, Plan, Program, Target, Tensor, TensorId};
 
 /// Collects tensors, weights and ops; [`finish`](Self::finish) makes the [`Plan`].
 pub struct PlanBuilder {
@@ -28,6 +28,22 @@ impl PlanBuilder {
             ops: Vec::new(),
             program: Program::Step,
         }
+    }
+
+    /// The tensors, weights and ops of a finished plan, for another batch size.
+    pub(super) fn again(plan: &Plan, batch: usize, target: &dyn Target) -> Self {
+        let mut builder = Self::new(batch, target);
+        for tensor in plan.tensors() {
+            builder.tensor(tensor.contents, tensor.persistent);
+        }
+        for param in plan.params() {
+            builder.param(param.name.clone(), &param.shape);
+        }
+        for program in Program::ALL {
+            builder.begin(program);
+            plan.program(program).iter().for_each(|i| builder.push(i.op));
+        }
+        builder
     }
 
     pub fn batch(&self) -> usize {
@@ -103,6 +119,7 @@ impl PlanBuilder {
     ///
     /// Panics if an op reads a temporary that no earlier op of its program wrote.
     pub fn finish(mut self, target: &dyn Target) -> Plan {
+        self.fuse_statistics(target);
         let mut blocks = self.lifetimes();
         let scratch: Vec<usize> = self.ops.iter().map(|(_, op)| target.scratch_bytes(op, &self)).collect();
         blocks.extend(scratch.iter().enumerate().map(|(at, &bytes)| Lifetime {
@@ -129,6 +146,37 @@ impl PlanBuilder {
             tensors: self.tensors,
             params: self.params,
             programs,
+        }
+    }
+
+    /// Lets every convolution whose output goes into a norm leave the statistics that the target wants.
+    fn fuse_statistics(&mut self, target: &dyn Target) {
+        for at in 0..self.ops.len() {
+            let (
+                program,
+                Op::NormCoefficients {
+                    input,
+                    statistics: None,
+                    ..
+                },
+            ) = self.ops[at]
+            else {
+                continue;
+            };
+            let writes = |&(p, op): &(Program, Op)| p == program && op.operands().writes.contains(&Some(input));
+            let Some(writer) = self.ops[..at].iter().rposition(writes) else {
+                continue;
+            };
+            if let (Op::Conv(conv), Some(contents)) = (self.ops[writer].1, target.statistics(self.contents(input))) {
+                let tensor = conv.statistics.unwrap_or_else(|| self.temporary(contents));
+                for op in [writer, at] {
+                    if let Op::Conv(Conv { statistics, .. }) | Op::NormCoefficients { statistics, .. } =
+                        &mut self.ops[op].1
+                    {
+                        *statistics = Some(tensor);
+                    }
+                }
+            }
         }
     }
 

@@ -68,13 +68,18 @@ pub enum Program {
 }
 
 impl Program {
-    const COUNT: usize = 5;
+    pub const ALL: [Self; 5] = [Self::Start, Self::Score, Self::Likelihood, Self::Step, Self::Denoise];
+    const COUNT: usize = Self::ALL.len();
 }
 
 /// What an engine tells the planner about itself.
 pub trait Target {
     /// Channels that lie next to each other in a feature map: 1 is NCHW.
     fn channel_block(&self) -> usize;
+    /// What a convolution that writes such a feature map should leave behind for the norm that follows, if anything.
+    fn statistics(&self, _output: Contents) -> Option<Contents> {
+        None
+    }
     /// Bytes of working memory that an op needs beside its operands.
     fn scratch_bytes(&self, op: &Op, plan: &PlanBuilder) -> usize;
 }
@@ -121,6 +126,33 @@ impl Plan {
     /// The ops of one program, in order; empty if the plan has no such program.
     pub fn program(&self, program: Program) -> &[Instruction] {
         &self.programs[program as usize]
+    }
+
+    /// All programs' instructions.
+    pub fn instructions(&self) -> impl Iterator<Item = &Instruction> {
+        self.programs.iter().flatten()
+    }
+
+    /// Whether any program has such an op.
+    pub fn has(&self, wanted: impl Fn(&Op) -> bool) -> bool {
+        self.instructions().any(|i| wanted(&i.op))
+    }
+
+    /// The convolutions of all programs, one for each weight.
+    pub fn convs(&self) -> Vec<Conv> {
+        let mut seen = vec![false; self.params.len()];
+        let convs = self.instructions().filter_map(|i| match i.op {
+            Op::Conv(conv) => Some(conv),
+            _ => None,
+        });
+        convs
+            .filter(|conv| !std::mem::replace(&mut seen[conv.weight.0 as usize], true))
+            .collect()
+    }
+
+    /// The same computation for another batch size. Tensors keep their ids.
+    pub fn with_batch(&self, batch: usize, target: &dyn Target) -> Self {
+        PlanBuilder::again(self, batch, target).finish(target)
     }
 
     /// Floating-point operations of one execution of a program for the whole batch.

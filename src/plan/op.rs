@@ -23,6 +23,8 @@ pub struct Conv {
     pub output: TensorId,
     pub kernel: usize,
     pub dilation: usize,
+    /// Statistics of the output for the norm that follows, where the target has a use for them.
+    pub statistics: Option<TensorId>,
 }
 
 /// One op of a plan. Names and equations follow the paper; `beta` is the step's noise level.
@@ -37,6 +39,8 @@ pub enum Op {
     /// InstanceNorm++ as one scale and one shift per image and channel: `[2, channels]`, padded to whole blocks
     NormCoefficients {
         input: TensorId,
+        /// What the convolution that wrote the input left of it
+        statistics: Option<TensorId>,
         alpha: ParamId,
         gamma: ParamId,
         beta: ParamId,
@@ -196,10 +200,15 @@ impl Op {
                     Activation::NormElu(coefficients) => Some(coefficients),
                     _ => None,
                 };
-                of([Some(c.input), norm, c.residual, None], [Some(c.output), None])
+                of([Some(c.input), norm, c.residual, None], [Some(c.output), c.statistics])
             }
-            Self::NormCoefficients { input, output, .. }
-            | Self::Elu { input, output }
+            Self::NormCoefficients {
+                input,
+                statistics,
+                output,
+                ..
+            } => of([Some(input), statistics, None, None], [Some(output), None]),
+            Self::Elu { input, output }
             | Self::MaxPool { input, output }
             | Self::RotateIn { input, output }
             | Self::RotateOut { input, output } => of([Some(input), None, None, None], [Some(output), None]),

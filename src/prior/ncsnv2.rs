@@ -196,6 +196,7 @@ impl Forward<'_> {
         let output = self.plan.temporary(Contents::F32(2 * padded));
         self.plan.push(Op::NormCoefficients {
             input: x,
+            statistics: None,
             alpha,
             gamma,
             beta,
@@ -245,6 +246,7 @@ impl Forward<'_> {
             output,
             kernel,
             dilation,
+            statistics: None,
         }));
         output
     }

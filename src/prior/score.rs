@@ -26,24 +26,25 @@ impl Prior {
         check_finite(&images.data, shape.len())?;
         let batch = images.count().clamp(1, BATCH);
         let compiled = ScorePlan::new(&self.network, batch, engine.target());
+        let steps = [Step {
+            beta,
+            ..Step::default()
+        }];
         let constants = Constants {
+            steps: &steps,
             prior: Some(self),
             ..Constants::default()
         };
         let mut session = engine.session(&compiled.plan, constants)?;
-        session.bind(&[State { image: 0, chain: 0 }]);
-        let step = Step {
-            beta,
-            ..Step::default()
-        };
+        session.bind(&[State { image: 0, chain: 0 }])?;
         let (mut x, mut score) = (vec![0.0; batch * shape.len()], vec![0.0; batch * shape.len()]);
         let mut scores = Vec::with_capacity(images.data.len());
         for chunk in images.data.chunks(batch * shape.len()) {
             // A short last batch keeps images of the one before in its tail; their scores are not read.
             x[..chunk.len()].copy_from_slice(chunk);
-            session.write_f32(compiled.x, &x);
-            session.execute(Program::Score, step);
-            session.read_f32(compiled.score, &mut score);
+            session.write_f32(compiled.x, &x)?;
+            session.execute(Program::Score, 0)?;
+            session.read_f32(compiled.score, &mut score)?;
             scores.extend_from_slice(&score[..chunk.len()]);
         }
         Ok(Images::new(shape, scores))

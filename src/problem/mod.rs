@@ -228,6 +228,24 @@ impl Problem {
         Ok(self.spectrum.get_or_init(|| spectrum))
     }
 
+    /// The same by other means than [`Spectrum::of`], unless it is known already.
+    ///
+    /// # Errors
+    /// As `compute`, and if what it gives is not the spectrum of A.
+    pub fn spectrum_by(&self, compute: impl FnOnce(&Matrix) -> Result<Spectrum>) -> Result<&Spectrum> {
+        if let Some(spectrum) = self.spectrum.get() {
+            return Ok(spectrum);
+        }
+        let spectrum = compute(&self.a)?;
+        spectrum.check(&self.a)?;
+        Ok(self.spectrum.get_or_init(|| spectrum))
+    }
+
+    /// Whether U is more than the identity. It is, unless someone said otherwise.
+    pub fn is_rotated(&self) -> bool {
+        self.spectrum.get().is_none_or(|spectrum| spectrum.u.is_some())
+    }
+
     /// The spectrum if it is known already.
     pub fn known_spectrum(&self) -> Option<&Spectrum> {
         self.spectrum.get()

@@ -110,6 +110,29 @@ impl Run {
         self.config.count.unwrap_or_else(|| self.problem.cells().count())
     }
 
+    /// The largest batch that the engine has room for, whichever the method.
+    ///
+    /// # Errors
+    /// As [`Sampler::largest_batch`].
+    pub fn largest_batch(&self, engine: &dyn Engine) -> Result<usize> {
+        let mut batches = (0..self.config.methods.len()).map(|index| self.sampler(index)?.largest_batch(engine));
+        batches.try_fold(usize::MAX, |least, batch| Ok(least.min(batch?)))
+    }
+
+    /// Bytes of device memory that the run takes at its peak.
+    ///
+    /// # Errors
+    /// As [`Sampler::bytes`].
+    pub fn device_bytes(&self, engine: &dyn Engine) -> Result<usize> {
+        let batch = self
+            .config
+            .sampler
+            .batch
+            .min(self.images() * self.config.sampler.chains);
+        let mut bytes = (0..self.config.methods.len()).map(|index| self.sampler(index)?.bytes(engine, batch));
+        bytes.try_fold(0, |most, bytes| Ok(most.max(bytes?)))
+    }
+
     /// The sampler of method number `index`.
     fn sampler(&self, index: usize) -> Result<Sampler<'_>> {
         Ok(Sampler {

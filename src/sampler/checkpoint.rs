@@ -56,11 +56,11 @@ impl Checkpoint {
     }
 
     /// Takes over the batch's state from the device.
-    pub(super) fn take(&mut self, session: &mut dyn Session, plan: &SamplerPlan, batch: usize) {
+    pub(super) fn take(&mut self, session: &mut dyn Session, plan: &SamplerPlan, batch: usize) -> Result<()> {
         let at = self.next_state * self.n..(self.next_state + batch) * self.n;
-        session.read_f32(plan.x, &mut self.x[at]);
+        session.read_f32(plan.x, &mut self.x[at])?;
         self.frozen.resize(batch, 0);
-        session.read_u32(plan.frozen, &mut self.frozen);
+        session.read_u32(plan.frozen, &mut self.frozen)
     }
 
     pub(super) fn check(&self, states: usize, shape: ImageShape, steps: usize, batch: usize) -> Result<()> {

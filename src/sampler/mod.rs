@@ -8,8 +8,11 @@ pub use checkpoint::Checkpoint;
 pub use plan::SamplerPlan;
 pub use settings::{GammaRule, PRESETS, Preset, Settings};
 
-use crate::engine::{Constants, Engine, State, Step};
-use crate::plan::Program;
+use std::time::Instant;
+
+use crate::engine::{Constants, Engine, Session, State, Step};
+use crate::likelihood::Method;
+use crate::plan::{Program, Target};
 use crate::prior::{Prior, Schedule};
 use crate::problem::Problem;
 use crate::{Error, ImageShape, Images, Result};
@@ -188,10 +191,14 @@ impl Sampler<'_> {
             }
             None => Checkpoint::new(self.states(), self.shape()),
         };
+        if let (Some(problem), Method::Ep) = (self.problem, self.settings.likelihood.method) {
+            engine.prepare(problem)?;
+        }
+        let steps: Vec<Step> = (0..self.steps()).map(|index| self.step(index)).collect();
+        // All batches but a shorter last one share a session: weights, A and U are packed and uploaded once.
         while run.next_state < self.states() {
-            let first = run.next_state;
-            let batch = self.settings.batch.min(self.states() - first);
-            if self.run_batch(engine, batch, &mut run, observer)? == Next::Stop {
+            let batch = self.settings.batch.min(self.states() - run.next_state);
+            if self.run_batches(engine, batch, &steps, &mut run, observer)? == Next::Stop {
                 return Ok(Outcome::Stopped);
             }
         }
@@ -248,42 +255,120 @@ impl Sampler<'_> {
         Ok(())
     }
 
-    /// Runs one batch from where the checkpoint stands to its end, or to the observer's stop.
-    fn run_batch(
-        &self,
-        engine: &mut dyn Engine,
+    /// Bytes of device memory that a batch of so many states takes.
+    ///
+    /// # Errors
+    /// As [`Sampler::run`].
+    pub fn bytes(&self, engine: &dyn Engine, batch: usize) -> Result<usize> {
+        let steps = vec![Step::default(); self.steps()];
+        let (compiled, constants) = self.compile(batch, &steps, engine.target())?;
+        Ok(engine.bytes(&compiled.plan, constants))
+    }
+
+    /// The largest batch of the run's states that the device has room for, or the settings' where the device does not
+    /// say how much it has.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if not even one state fits.
+    pub fn largest_batch(&self, engine: &dyn Engine) -> Result<usize> {
+        let Some(free) = engine.free_bytes() else {
+            return Ok(self.settings.batch);
+        };
+        let fits = |batch: usize| Ok::<_, Error>(self.bytes(engine, batch)? <= free);
+        if !fits(1)? {
+            let bytes = self.bytes(engine, 1)?;
+            return Err(Error::Device(format!(
+                "one state needs {bytes} bytes of device memory, but only {free} are free"
+            )));
+        }
+        // The largest batch that fits lies between the two.
+        let (mut low, mut high) = (1, self.states());
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if fits(middle)? {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The plan of a batch and what it computes with.
+    fn compile<'a>(
+        &'a self,
         batch: usize,
-        run: &mut Checkpoint,
-        observer: &mut dyn Observer,
-    ) -> Result<Next> {
-        let (before, begun) = (run.seconds, std::time::Instant::now());
-        let network = &self.prior.network;
-        let compiled = SamplerPlan::new(network, self.problem, &self.settings, batch, engine.target())?;
+        steps: &'a [Step],
+        target: &dyn Target,
+    ) -> Result<(SamplerPlan, Constants<'a>)> {
+        let compiled = SamplerPlan::new(&self.prior.network, self.problem, &self.settings, batch, target)?;
         let constants = Constants {
             prior: Some(self.prior),
             problem: self.problem,
+            steps,
             seed: self.settings.seed,
         };
+        Ok((compiled, constants))
+    }
+
+    /// Runs all batches of this size that are left, or until the observer says stop.
+    fn run_batches(
+        &self,
+        engine: &mut dyn Engine,
+        batch: usize,
+        steps: &[Step],
+        run: &mut Checkpoint,
+        observer: &mut dyn Observer,
+    ) -> Result<Next> {
+        let mut begun = Instant::now();
+        let (compiled, constants) = self.compile(batch, steps, engine.target())?;
         let mut session = engine.session(&compiled.plan, constants)?;
+        while self.states() - run.next_state >= batch {
+            let next = self.run_batch(session.as_mut(), &compiled, steps.len(), begun, run, observer)?;
+            if next == Next::Stop || run.next_state == self.states() {
+                return Ok(next);
+            }
+            begun = Instant::now();
+        }
+        Ok(Next::Continue)
+    }
+
+    /// Runs one batch from where the checkpoint stands to its end, or to the observer's stop.
+    fn run_batch(
+        &self,
+        session: &mut dyn Session,
+        compiled: &SamplerPlan,
+        steps: usize,
+        begun: Instant,
+        run: &mut Checkpoint,
+        observer: &mut dyn Observer,
+    ) -> Result<Next> {
+        let (before, batch) = (run.seconds, compiled.plan.batch);
         let chains = self.settings.chains;
         let state = |s: usize| State {
             image: s / chains,
             chain: s % chains,
         };
         let states: Vec<State> = (run.next_state..run.next_state + batch).map(state).collect();
-        session.bind(&states);
+        session.bind(&states)?;
         if run.step == 0 {
-            session.execute(Program::Start, Step::default());
+            session.execute(Program::Start, 0)?;
         } else {
-            session.write_f32(compiled.x, run.batch_x(batch));
-            session.write_u32(compiled.frozen, &run.frozen);
+            session.write_f32(compiled.x, run.batch_x(batch))?;
+            session.write_u32(compiled.frozen, &run.frozen)?;
         }
-        while run.step < self.steps() {
-            session.execute(Program::Step, self.step(run.step));
+        while run.step < steps {
+            session.execute(Program::Step, run.step)?;
             run.step += 1;
-            let next = observer.after_step(&self.progress(run, batch));
+            let mut progress = self.progress(run, batch);
+            if progress.at_level_end() && session.end_level(compiled.frozen)? == batch {
+                // No state will change any more.
+                run.step = steps;
+                progress = self.progress(run, batch);
+            }
+            let next = observer.after_step(&progress);
             if next != Next::Continue {
-                run.take(session.as_mut(), &compiled, batch);
+                run.take(session, compiled, batch)?;
                 run.seconds = before + begun.elapsed().as_secs_f64();
                 observer.checkpoint(run)?;
             }
@@ -292,9 +377,9 @@ impl Sampler<'_> {
             }
         }
         if self.settings.denoise {
-            session.execute(Program::Denoise, self.step(self.steps() - 1));
+            session.execute(Program::Denoise, steps - 1)?;
         }
-        run.take(session.as_mut(), &compiled, batch);
+        run.take(session, compiled, batch)?;
         run.seconds = before + begun.elapsed().as_secs_f64();
         self.record_divergences(run, &states);
         run.next_state += batch;

@@ -122,21 +122,24 @@ fn arguments_that_make_no_sense_are_usage_errors() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_exit_code_5() {
+fn a_device_that_is_not_there_is_exit_code_5_and_one_that_cannot_be_is_2() {
     let place = Place::with_problem();
-    for device in ["cuda", "metal", "tpu:0"] {
+    for (device, code, says) in [
+        ("cuda", 5, "driver"),
+        ("metal", 2, "--device metal"),
+        ("cuda:x", 2, "--device cuda:x"),
+    ] {
         for command in [
             "run problem.safetensors --model model.safetensors --out run",
-            "measure images.npy -o p.safetensors -m 16",
             "info",
             "demo --out run",
         ] {
             let line = format!("{command} --device {device}");
-            place
-                .run(&line)
-                .refuses(&line, 5, &[&format!("--device {device}"), "cpu"]);
+            place.run(&line).refuses(&line, code, &[says, "cpu"]);
         }
     }
+    let line = "info --precision fp8";
+    place.run(line).refuses(line, 2, &["fp8", "fp16"]);
     place.succeeds("info --model model.safetensors --device cpu");
 }
 

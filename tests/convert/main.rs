@@ -122,23 +122,21 @@ fn the_score_of_a_converted_checkpoint_equals_pytorchs_within_1e_4() {
         let (_, prior) = converted(name, &for_8x8());
         let mut engine = CpuEngine::new(1);
         let compiled = ScorePlan::new(&prior.network, 1, engine.target());
+        let steps = [Step {
+            beta,
+            ..Step::default()
+        }];
         let constants = Constants {
+            steps: &steps,
             prior: Some(&prior),
             ..Constants::default()
         };
         let mut session = engine.session(&compiled.plan, constants).unwrap();
-        session.bind(&[State { image: 0, chain: 0 }]);
-        session.write_f32(compiled.x, &x);
-        session.execute(
-            Program::Score,
-            Step {
-                beta,
-                alpha: 0.0,
-                index: 0,
-            },
-        );
+        session.bind(&[State { image: 0, chain: 0 }]).unwrap();
+        session.write_f32(compiled.x, &x).unwrap();
+        session.execute(Program::Score, 0).unwrap();
         let mut score = vec![0.0; x.len()];
-        session.read_f32(compiled.score, &mut score);
+        session.read_f32(compiled.score, &mut score).unwrap();
         let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
         let pytorch = expected.values("score");
         let difference = norm(&mut score.iter().zip(&pytorch).map(|(&a, b)| f64::from(a) - b));

@@ -26,7 +26,12 @@ fn diag() -> Likelihood {
 fn scores(problem: &Problem, likelihood: Likelihood, x: &[f32], beta: f64, batch: usize, threads: usize) -> Vec<f32> {
     let mut engine = CpuEngine::new(threads);
     let compiled = LikelihoodPlan::new(&likelihood, problem, batch, engine.target()).unwrap();
+    let steps = [Step {
+        beta,
+        ..Step::default()
+    }];
     let constants = Constants {
+        steps: &steps,
         problem: Some(problem),
         ..Constants::default()
     };
@@ -37,17 +42,10 @@ fn scores(problem: &Problem, likelihood: Likelihood, x: &[f32], beta: f64, batch
         let states: Vec<State> = (i * batch..(i + 1) * batch)
             .map(|image| State { image, chain: 0 })
             .collect();
-        session.bind(&states);
-        session.write_f32(compiled.x, x);
-        session.execute(
-            Program::Likelihood,
-            Step {
-                beta,
-                alpha: 0.0,
-                index: 0,
-            },
-        );
-        session.read_f32(compiled.score, result);
+        session.bind(&states).unwrap();
+        session.write_f32(compiled.x, x).unwrap();
+        session.execute(Program::Likelihood, 0).unwrap();
+        session.read_f32(compiled.score, result).unwrap();
     }
     result
 }

@@ -27,28 +27,29 @@ fn scores(engine: &mut dyn Engine, prior: &Prior, golden: &Golden, batch: usize)
     let levels = Schedule::geometric(50.0, 0.01, 232).unwrap();
     let n = prior.network.image.len();
     let compiled = ScorePlan::new(&prior.network, batch, engine.target());
+    let step = |&label: &f64| Step {
+        beta: f64::from(levels.levels()[label as usize]),
+        ..Step::default()
+    };
+    let labels = golden.f64("labels");
+    let steps: Vec<Step> = labels.iter().map(step).collect();
     let constants = Constants {
         prior: Some(prior),
+        steps: &steps,
         ..Constants::default()
     };
     let mut session = engine.session(&compiled.plan, constants).unwrap();
-    session.bind(&[State { image: 0, chain: 0 }]);
+    session.bind(&[State { image: 0, chain: 0 }]).unwrap();
     let mut result = Vec::new();
-    for (image, &label) in golden.f64("labels").iter().enumerate() {
+    for image in 0..labels.len() {
         // Each image has its own level; in a batch the others come along and are left out.
         let first = if batch == 1 { image } else { 0 };
-        session.write_f32(compiled.x, &x[first * n..(first + batch) * n]);
-        let beta = f64::from(levels.levels()[label as usize]);
-        session.execute(
-            Program::Score,
-            Step {
-                beta,
-                alpha: 0.0,
-                index: 0,
-            },
-        );
+        session
+            .write_f32(compiled.x, &x[first * n..(first + batch) * n])
+            .unwrap();
+        session.execute(Program::Score, image).unwrap();
         let mut score = vec![0.0; batch * n];
-        session.read_f32(compiled.score, &mut score);
+        session.read_f32(compiled.score, &mut score).unwrap();
         let at = if batch == 1 { 0 } else { image };
         result.extend_from_slice(&score[at * n..(at + 1) * n]);
     }

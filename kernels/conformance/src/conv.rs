@@ -1,14 +1,13 @@
 //! Convolutions.
 
 use crate::values::{feature_map, normals};
-use crate::{Array, Case, launch, relative_error};
+use crate::{Array, Case, Gpu, launch, part, relative_error};
 use qcs_kernels::global::Global;
-use qcs_kernels::launch::Arguments;
 use qcs_kernels::network::conv::{ConvArgs, Layer, activate, conv, pack_weights, packed_len};
 
 /// What happens to the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Activation {
+pub enum Activation {
     None,
     Elu,
     NormElu,
@@ -16,21 +15,21 @@ enum Activation {
 
 /// One layer on one batch.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
-    images: usize,
-    inputs: usize,
-    outputs: usize,
-    height: usize,
-    width: usize,
-    taps: usize,
-    dilation: usize,
-    activation: Activation,
-    bias: bool,
-    residual: bool,
+pub struct Shape {
+    pub images: usize,
+    pub inputs: usize,
+    pub outputs: usize,
+    pub height: usize,
+    pub width: usize,
+    pub taps: usize,
+    pub dilation: usize,
+    pub activation: Activation,
+    pub bias: bool,
+    pub residual: bool,
 }
 
 impl Shape {
-    const fn new(images: usize, inputs: usize, outputs: usize, height: usize, width: usize) -> Self {
+    pub const fn new(images: usize, inputs: usize, outputs: usize, height: usize, width: usize) -> Self {
         Self {
             images,
             inputs,
@@ -45,27 +44,27 @@ impl Shape {
         }
     }
 
-    const fn dilated(self, dilation: usize) -> Self {
+    pub const fn dilated(self, dilation: usize) -> Self {
         Self { dilation, ..self }
     }
 
-    const fn pointwise(self) -> Self {
+    pub const fn pointwise(self) -> Self {
         Self { taps: 1, ..self }
     }
 
-    const fn after(self, activation: Activation) -> Self {
+    pub const fn after(self, activation: Activation) -> Self {
         Self { activation, ..self }
     }
 
-    const fn plus_residual(self) -> Self {
+    pub const fn plus_residual(self) -> Self {
         Self { residual: true, ..self }
     }
 
-    const fn without_bias(self) -> Self {
+    pub const fn without_bias(self) -> Self {
         Self { bias: false, ..self }
     }
 
-    fn pixels(&self) -> usize {
+    pub fn pixels(&self) -> usize {
         self.height * self.width
     }
 }
@@ -123,67 +122,131 @@ fn case(shape: Shape) -> Case {
     );
     let flops = 2 * (images * inputs * outputs * taps * shape.pixels()) as u64;
     Case::new(name, flops, 1e-5, move |gpu| {
-        let (wide_in, wide_out) = (inputs.next_multiple_of(8), outputs.next_multiple_of(8));
-        let input = feature_map(50, images, inputs, shape.pixels());
-        let residual = feature_map(51, images, outputs, shape.pixels());
-        let weight = normals(52, outputs * inputs * taps);
-        let bias = normals(53, outputs);
+        let operands = Operands::new(shape);
+        let (output, _) = operands.on(gpu, false)?;
+        Ok(relative_error(&output.read()?, &operands.twin()))
+    })
+}
+
+/// The operands of a convolution, as the host has them.
+pub struct Operands {
+    pub shape: Shape,
+    pub input: Vec<f32>,
+    pub coefficients: Vec<f32>,
+    pub weight: Vec<f32>,
+    pub bias: Vec<f32>,
+    pub residual: Vec<f32>,
+}
+
+impl Operands {
+    pub fn new(shape: Shape) -> Self {
+        let Shape {
+            images,
+            inputs,
+            outputs,
+            taps,
+            ..
+        } = shape;
+        let wide_in = inputs.next_multiple_of(8);
         let mut coefficients = normals(54, images * 2 * wide_in);
         // Coefficients of padding channels are 0.
         for (at, value) in coefficients.iter_mut().enumerate() {
             *value = if at % wide_in < inputs { *value } else { 0.0 };
         }
-        let with_norm = shape.activation == Activation::NormElu;
-        let with_elu = shape.activation != Activation::None;
+        Self {
+            shape,
+            input: feature_map(50, images, inputs, shape.pixels()),
+            coefficients,
+            weight: normals(52, outputs * inputs * taps),
+            bias: normals(53, outputs),
+            residual: feature_map(51, images, outputs, shape.pixels()),
+        }
+    }
+
+    /// What the twin gives.
+    fn twin(&self) -> Vec<f32> {
+        let Shape {
+            images,
+            inputs,
+            outputs,
+            height,
+            width,
+            taps,
+            dilation,
+            ..
+        } = self.shape;
         let layer = Layer {
-            weight: &weight,
-            bias: shape.bias.then_some(&bias[..]),
+            weight: &self.weight,
+            bias: self.shape.bias.then_some(&self.bias[..]),
             outputs,
             inputs,
             taps,
             dilation,
         };
-        let (map_in, map_out) = (wide_in * shape.pixels(), wide_out * shape.pixels());
-        let mut expected = vec![f32::NAN; images * map_out];
-        for (image, output) in expected.chunks_mut(map_out).enumerate() {
-            let mut input = input[image * map_in..(image + 1) * map_in].to_vec();
-            let of_image = &coefficients[image * 2 * wide_in..(image + 1) * 2 * wide_in];
-            activate(&mut input, with_norm.then_some(of_image), shape.pixels(), with_elu);
-            let residual = shape
-                .residual
-                .then(|| &residual[image * map_out..(image + 1) * map_out]);
+        let mut result = vec![f32::NAN; self.residual.len()];
+        let map = self.residual.len() / images;
+        for (image, output) in result.chunks_mut(map).enumerate() {
+            let mut input = part(&self.input, images, image).to_vec();
+            let coefficients =
+                (self.shape.activation == Activation::NormElu).then(|| part(&self.coefficients, images, image));
+            let elu = self.shape.activation != Activation::None;
+            activate(&mut input, coefficients, self.shape.pixels(), elu);
+            let residual = self.shape.residual.then(|| part(&self.residual, images, image));
             conv(layer, &input, height, width, residual, output);
         }
+        result
+    }
+
+    /// What the device gives: the output, and its statistics if asked for.
+    pub fn on<'a>(
+        &self,
+        gpu: &'a dyn Gpu,
+        statistics: bool,
+    ) -> Result<(Array<'a, f32>, Option<Array<'a, f32>>), String> {
+        let Shape {
+            images,
+            inputs,
+            outputs,
+            height,
+            width,
+            taps,
+            dilation,
+            activation,
+            bias,
+            residual,
+        } = self.shape;
+        let wide = outputs.next_multiple_of(8);
         let mut packed = vec![f32::NAN; packed_len(outputs, inputs, taps)];
-        pack_weights(&weight, outputs, inputs, taps, &mut packed);
-        let mut wide_bias = vec![0.0; wide_out];
-        wide_bias[..outputs].copy_from_slice(&bias);
-        let (input, residual) = (Array::new(gpu, &input)?, Array::new(gpu, &residual)?);
+        pack_weights(&self.weight, outputs, inputs, taps, &mut packed);
+        let mut wide_bias = vec![0.0; wide];
+        wide_bias[..outputs].copy_from_slice(&self.bias);
+        let given = |given: bool, array: &Array<f32>| if given { array.global() } else { Global::NONE };
+        let (input, of_residual) = (Array::new(gpu, &self.input)?, Array::new(gpu, &self.residual)?);
         let (packed, wide_bias) = (Array::new(gpu, &packed)?, Array::new(gpu, &wide_bias)?);
-        let coefficients = Array::new(gpu, &coefficients)?;
-        let output = Array::unset(gpu, expected.len())?;
-        let args = ConvArgs {
+        let coefficients = Array::new(gpu, &self.coefficients)?;
+        let output = Array::unset(gpu, self.residual.len())?;
+        let mut args = ConvArgs {
             input: input.global(),
-            coefficients: if with_norm { coefficients.global() } else { Global::NONE },
+            coefficients: given(activation == Activation::NormElu, &coefficients),
             weights: packed.global(),
-            bias: if shape.bias { wide_bias.global() } else { Global::NONE },
-            residual: if shape.residual {
-                residual.global()
-            } else {
-                Global::NONE
-            },
+            bias: given(bias, &wide_bias),
+            residual: given(residual, &of_residual),
             output: output.global(),
+            statistics: Global::NONE,
             images: images as u32,
-            in_blocks: wide_in as u32 / 8,
-            out_blocks: wide_out as u32 / 8,
+            in_blocks: inputs.div_ceil(8) as u32,
+            out_blocks: wide as u32 / 8,
             height: height as u32,
             width: width as u32,
             taps: taps as u32,
             dilation: dilation as u32,
-            elu: u32::from(with_elu),
+            elu: u32::from(activation != Activation::None),
         };
-        assert!(args.launch().threads > 0);
+        let statistics = statistics
+            .then(|| Array::unset(gpu, args.statistics_len()))
+            .transpose()?;
+        args.statistics = statistics.as_ref().map_or(Global::NONE, Array::global);
         launch(gpu, args)?;
-        Ok(relative_error(&output.read()?, &expected))
-    })
+        Ok((output, statistics))
+    }
 }

@@ -4,6 +4,7 @@
 //! that stands beside the kernel. It knows its work and the error that rounding allows.
 
 mod conv;
+mod fused_norm;
 mod likelihood;
 mod network;
 mod sampler;
@@ -78,6 +79,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = network::cases();
     cases.extend(conv::cases());
     cases.extend(tensor::cases());
+    cases.extend(fused_norm::cases());
     cases.extend(likelihood::cases());
     cases.extend(sampler::cases());
     cases
@@ -142,6 +144,12 @@ impl<T> Drop for Array<'_, T> {
 
 fn launch<A: Arguments>(gpu: &dyn Gpu, args: A) -> Result<(), String> {
     gpu.launch(args.kernel(), args.launch(), args.bytes())
+}
+
+/// The part of an array that belongs to one of the images of a batch.
+fn part(values: &[f32], images: usize, image: usize) -> &[f32] {
+    let len = values.len() / images;
+    &values[image * len..(image + 1) * len]
 }
 
 /// The largest difference, in units of the largest expected magnitude, infinite where only one of the two is NaN or the

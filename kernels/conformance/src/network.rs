@@ -23,7 +23,7 @@ const SHAPES: [(usize, usize, usize, usize); 6] = [
 ];
 
 pub fn cases() -> Vec<Case> {
-    let mut cases = vec![elu_of_special_values()];
+    let mut cases = vec![elu_of_special_values(), norm_case("8×128×32×32", 8, 128, 32 * 32, 0.0)];
     for (batch, channels, height, width) in SHAPES {
         let shape = format!("{batch}×{channels}×{height}×{width}");
         cases.extend([

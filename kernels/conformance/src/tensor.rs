@@ -36,7 +36,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// TF32's instructions came with compute capability 8.0.
-fn architecture(precision: Precision) -> u32 {
+pub fn architecture(precision: Precision) -> u32 {
     match precision {
         Precision::F16 => 70,
         Precision::Tf32 => 80,
@@ -149,19 +149,19 @@ fn halves(words: &[f32], images: usize, blocks: usize, pixels: usize) -> Result<
 }
 
 /// Images, inputs, outputs, height, width, taps, dilation.
-type Shape = (usize, usize, usize, usize, usize, usize, usize);
+pub type Shape = (usize, usize, usize, usize, usize, usize, usize);
 
 /// The operands of a convolution, as the host has them.
-struct Operands {
-    shape: Shape,
-    input: Vec<f32>,
-    weight: Vec<f32>,
-    bias: Vec<f32>,
-    residual: Vec<f32>,
+pub struct Operands {
+    pub shape: Shape,
+    pub input: Vec<f32>,
+    pub weight: Vec<f32>,
+    pub bias: Vec<f32>,
+    pub residual: Vec<f32>,
 }
 
 impl Operands {
-    fn new(shape: Shape) -> Self {
+    pub fn new(shape: Shape) -> Self {
         let (images, inputs, outputs, height, width, taps, _) = shape;
         Self {
             shape,
@@ -221,8 +221,13 @@ impl Operands {
         result
     }
 
-    /// What the device gives.
-    fn on(&self, gpu: &dyn Gpu, precision: Precision) -> Result<Vec<f32>, String> {
+    /// What the device gives: the output, and its statistics if asked for.
+    pub fn on<'a>(
+        &self,
+        gpu: &'a dyn Gpu,
+        precision: Precision,
+        statistics: bool,
+    ) -> Result<(Array<'a, f32>, Option<Array<'a, f32>>), String> {
         let (images, inputs, outputs, height, width, taps, dilation) = self.shape;
         let wide = outputs.next_multiple_of(8);
         let mut wide_bias = vec![0.0; wide];
@@ -239,12 +244,13 @@ impl Operands {
         )?;
         let (packed, residual) = (Array::new(gpu, &packed)?, Array::new(gpu, &self.residual)?);
         let (wide_bias, output) = (Array::new(gpu, &wide_bias)?, Array::unset(gpu, self.residual.len())?);
-        let args = TensorConvArgs {
+        let mut args = TensorConvArgs {
             input: input.global(),
             weights: packed.cast(),
             bias: wide_bias.global(),
             residual: residual.global(),
             output: output.global(),
+            statistics: Global::NONE,
             images: images as u32,
             units: precision.units(inputs) as u32,
             out_blocks: wide as u32 / 8,
@@ -254,8 +260,12 @@ impl Operands {
             dilation: dilation as u32,
             precision: precision.code(),
         };
+        let statistics = statistics
+            .then(|| Array::unset(gpu, args.statistics_len()))
+            .transpose()?;
+        args.statistics = statistics.as_ref().map_or(Global::NONE, Array::global);
         launch(gpu, args)?;
-        output.read()
+        Ok((output, statistics))
     }
 }
 
@@ -276,7 +286,8 @@ fn conv_case(precision: Precision, shape: Shape) -> Case {
     Case::new(name(precision, shape), flops(shape), ADDITIONS, move |gpu| {
         let operands = Operands::new(shape);
         let expected = operands.rounded(precision).twin();
-        Ok(relative_error(&operands.on(gpu, precision)?, &expected))
+        let (output, _) = operands.on(gpu, precision, false)?;
+        Ok(relative_error(&output.read()?, &expected))
     })
     .needs(architecture(precision))
 }
@@ -288,7 +299,7 @@ fn rounding_case(precision: Precision, shape: Shape) -> Case {
     Case::new(name, flops(shape), 1.0, move |gpu| {
         let operands = Operands::new(shape);
         let (expected, magnitudes) = (operands.twin(), operands.map(f32::abs).twin());
-        let actual = operands.on(gpu, precision)?;
+        let actual = operands.on(gpu, precision, false)?.0.read()?;
         let errors = actual.iter().zip(&expected).zip(&magnitudes).map(|((a, e), m)| {
             let allowed = (1.001 / 1024.0 + ADDITIONS) * f64::from(*m);
             let error = (f64::from(*a) - f64::from(*e)).abs();

@@ -4,11 +4,14 @@
 //! and var(mu), over the channels, is not. Each variance is a mean of squared deviations from its own mean: `E[x²] − E[x]²`
 //! cancels for a map with a large mean. Sums are f64.
 //!
-//! Two kernels: means and variances of each plane, then, per image, what joins the channels.
+//! Two kernels: means and variances of each plane, from the map or from what the convolution that made it left of it;
+//! then, per image, what joins the channels.
 
 use crate::float::Float;
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
+#[cfg(target_arch = "nvptx64")]
+use crate::network::conv::statistics::STRIP;
 use crate::network::padded;
 
 /// Variance floor of both normalisations.
@@ -36,6 +39,36 @@ pub struct NormMomentsArgs {
 unsafe impl Arguments for NormMomentsArgs {
     fn kernel(&self) -> &'static str {
         "norm_moments"
+    }
+    fn launch(&self) -> Launch {
+        Launch::blocks(self.images * self.blocks, 1)
+    }
+}
+
+/// The same from the statistics that a convolution left with its output. A block takes a plane.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct NormMergeArgs {
+    /// The output of the convolution, `[images, blocks, pixels, 8]`: the first pixel of each strip is read
+    pub input: Global<f32>,
+    /// Its [`statistics`](crate::network::conv::statistics), `[images, blocks, strips, 2, 8]`
+    pub statistics: Global<f32>,
+    /// `[images, 2, 8·blocks]`: means and biased variances
+    pub output: Global<f32>,
+    /// Images of the batch.
+    pub images: u32,
+    /// Blocks of channels.
+    pub blocks: u32,
+    /// Height times width.
+    pub pixels: u32,
+    /// Nothing.
+    pub unused: u32,
+}
+
+// SAFETY: repr(C), words of eight bytes and four of four.
+unsafe impl Arguments for NormMergeArgs {
+    fn kernel(&self) -> &'static str {
+        "norm_merge"
     }
     fn launch(&self) -> Launch {
         Launch::blocks(self.images * self.blocks, 1)
@@ -70,7 +103,7 @@ unsafe impl Arguments for NormFinishArgs {
     }
 }
 
-/// The twin of both kernels: one image, from its feature map to `[2, channels padded]`.
+/// The twin of all kernels: one image, from its feature map to `[2, channels padded]`.
 pub fn norm_coefficients(input: &[f32], alpha: &[f32], gamma: &[f32], beta: &[f32], output: &mut [f32]) {
     let (channels, wide) = (gamma.len(), padded(gamma.len()));
     let pixels = input.len() / wide;
@@ -98,6 +131,7 @@ mod kernel {
     use crate::device::{
         Shared, WARP, barrier, block, block_sum, block_threads, divide, shared_memory, shuffle_xor_f64, thread,
     };
+    use core::array;
 
     // A sum per warp and channel.
     shared_memory!(plane_scratch, "QCS_NORM_PLANE", 512);
@@ -138,46 +172,90 @@ mod kernel {
         }
     }
 
-    /// A thread reads half a block of every 128th pixel, twice: for the means, then for the deviations from them.
+    /// Stores means and variances of a plane of `pixels`, made of so many parts. Of half a block of a part, `means` gives
+    /// its pixels and means, and `squares` adds its squared deviations from them to a sum. A thread takes every 128th part,
+    /// twice: for the means of the plane, then for the deviations from those.
+    #[inline(always)]
+    unsafe fn store_moments(
+        output: Global<f32>,
+        blocks: u32,
+        pixels: u32,
+        parts: u32,
+        means: impl Fn(u32, usize) -> (f64, [f64; 4]),
+        squares: impl Fn(u32, usize, [f64; 4]) -> [f64; 4],
+    ) {
+        // SAFETY: called by all threads of a block that has a plane.
+        unsafe {
+            let (half, first, stride) = (thread() as usize % 2 * 4, thread() / 2, block_threads() / 2);
+            let mut sums = [0.0; 4];
+            let mut part = first;
+            while part < parts {
+                let (weight, mean) = means(part, half);
+                sums = array::from_fn(|c| mean[c].fma(weight, sums[c]));
+                part += stride;
+            }
+            let count = f64::from(pixels);
+            let of_plane = sum_over_pixels(sums, plane_scratch()).map(|sum| sum / count);
+            let mut sums = [0.0; 4];
+            let mut part = first;
+            while part < parts {
+                let (weight, mean) = means(part, half);
+                let within = squares(part, half, sums);
+                sums = array::from_fn(|c| {
+                    let deviation = mean[c] - of_plane[c];
+                    (deviation * weight).fma(deviation, within[c])
+                });
+                part += stride;
+            }
+            let variances = sum_over_pixels(sums, plane_scratch()).map(|sum| sum / count);
+            if thread() < 2 {
+                let (image, of_image) = divide(block(), blocks);
+                let wide = blocks as usize * BLOCK;
+                let at = image as usize * 2 * wide + of_image as usize * BLOCK + half;
+                output.store4(at, of_plane.map(|m| m as f32));
+                output.store4(at + wide, variances.map(|v| v as f32));
+            }
+        }
+    }
+
+    /// The parts are pixels.
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn norm_moments(args: NormMomentsArgs) {
+        let NormMomentsArgs {
+            output, blocks, pixels, ..
+        } = args;
         // SAFETY: the launch gives a plane to each block.
         unsafe {
-            let plane = args.input.from(block() as usize * args.pixels as usize * BLOCK);
-            let (half, first, stride) = (thread() % 2, thread() / 2, block_threads() / 2);
-            let mut sums = [0.0; 4];
-            let mut pixel = first;
-            while pixel < args.pixels {
-                let v = plane.read4(pixel as usize * BLOCK + half as usize * 4);
-                sums = [
-                    sums[0] + f64::from(v[0]),
-                    sums[1] + f64::from(v[1]),
-                    sums[2] + f64::from(v[2]),
-                    sums[3] + f64::from(v[3]),
-                ];
-                pixel += stride;
-            }
-            let count = f64::from(args.pixels);
-            let means = sum_over_pixels(sums, plane_scratch()).map(|sum| sum / count);
-            let mut squares = [0.0; 4];
-            let mut pixel = first;
-            while pixel < args.pixels {
-                let v = plane.read4(pixel as usize * BLOCK + half as usize * 4);
-                let square = |c: usize| {
-                    let deviation = f64::from(v[c]) - means[c];
-                    deviation.fma(deviation, squares[c])
-                };
-                squares = [square(0), square(1), square(2), square(3)];
-                pixel += stride;
-            }
-            let variances = sum_over_pixels(squares, plane_scratch()).map(|sum| sum / count);
-            if thread() < 2 {
-                let (image, of_image) = divide(block(), args.blocks);
-                let wide = args.blocks as usize * BLOCK;
-                let at = image as usize * 2 * wide + of_image as usize * BLOCK + half as usize * 4;
-                args.output.store4(at, means.map(|m| m as f32));
-                args.output.store4(at + wide, variances.map(|v| v as f32));
-            }
+            let plane = args.input.from(block() as usize * pixels as usize * BLOCK);
+            let means = |pixel: u32, half: usize| (1.0, plane.read4(pixel as usize * BLOCK + half).map(f64::from));
+            store_moments(output, blocks, pixels, pixels, means, |_, _, sums| sums);
+        }
+    }
+
+    /// The parts are strips.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn norm_merge(args: NormMergeArgs) {
+        let NormMergeArgs {
+            output, blocks, pixels, ..
+        } = args;
+        let strips = pixels.div_ceil(STRIP);
+        // SAFETY: the launch gives a plane to each block.
+        unsafe {
+            let plane = args.input.from(block() as usize * pixels as usize * BLOCK);
+            let statistics = args.statistics.from(block() as usize * strips as usize * 2 * BLOCK);
+            let means = |strip: u32, half: usize| {
+                let count = f64::from((pixels - strip * STRIP).min(STRIP));
+                let share = 1.0 / count;
+                let first = plane.read4((strip * STRIP) as usize * BLOCK + half);
+                let sums = statistics.read4(strip as usize * 2 * BLOCK + half);
+                let mean = |c: usize| f64::from(sums[c]).fma(share, f64::from(first[c]));
+                (count, array::from_fn(mean))
+            };
+            let squares = |strip: u32, half: usize, sums: [f64; 4]| {
+                let squares = statistics.read4((strip as usize * 2 + 1) * BLOCK + half);
+                array::from_fn(|c| sums[c] + f64::from(squares[c]))
+            };
+            store_moments(output, blocks, pixels, strips, means, squares);
         }
     }
 

@@ -5,6 +5,7 @@ mod ep;
 mod features;
 mod langevin;
 mod memory;
+mod peak;
 mod products;
 mod session;
 mod simd;
@@ -56,6 +57,19 @@ impl Engine for CpuEngine {
 
     fn target(&self) -> &dyn Target {
         &self.target
+    }
+
+    fn bytes(&self, plan: &Plan, constants: Constants<'_>) -> usize {
+        session::bytes(plan, constants)
+    }
+
+    /// The operating system may give more than is free, and take it back from others.
+    fn free_bytes(&self) -> Option<usize> {
+        None
+    }
+
+    fn peak_gflops(&self) -> Option<f64> {
+        Some(peak::measure(self.threads.count(), self.isa))
     }
 
     fn session<'a>(&'a mut self, plan: &'a Plan, constants: Constants<'a>) -> Result<Box<dyn Session + 'a>> {

@@ -14,7 +14,7 @@ use super::products::{self, MatrixRef};
 use super::simd::Isa;
 use super::threads::Threads;
 use crate::engine::{Constants, Session, State, Step};
-use crate::plan::{Activation, Op, ParamId, Plan, Program, TensorId};
+use crate::plan::{Activation, Conv, Op, ParamId, Plan, Program, TensorId};
 use crate::prior::Prior;
 use crate::problem::{Problem, Spectrum, Values};
 use crate::{Error, Result};
@@ -42,17 +42,13 @@ impl<'a> CpuSession<'a> {
         if needs_prior && constants.prior.is_none() {
             return Err(Error::Failed("the plan has a network but there is no prior".into()));
         }
-        let has = |wanted: fn(&Op) -> bool| {
-            let programs = [Program::Likelihood, Program::Step];
-            programs.iter().any(|&p| plan.program(p).iter().any(|i| wanted(&i.op)))
-        };
         // The diagonal method needs no factorisation of A·Aᵀ, which can take a minute.
         let spectrum = match constants.problem {
-            Some(problem) if has(|op| matches!(op, Op::EpSeparate { .. })) => Some(problem.spectrum()?),
+            Some(problem) if plan.has(|op| matches!(op, Op::EpSeparate { .. })) => Some(problem.spectrum()?),
             _ => None,
         };
         let u_transposed = match spectrum.and_then(|s| s.u.as_deref()) {
-            Some(u) if has(|op| matches!(op, Op::RotateIn { .. })) => products::transposed(u),
+            Some(u) if rotates(plan) => products::transposed(u),
             _ => Vec::new(),
         };
         let measurements = constants.problem.map_or(0, |p| p.a().rows());
@@ -176,6 +172,7 @@ impl<'a> CpuSession<'a> {
                 gamma,
                 beta,
                 output,
+                ..
             } => {
                 let (height, width) = size(input);
                 let params = NormParams {
@@ -356,7 +353,7 @@ impl<'a> CpuSession<'a> {
 }
 
 impl Session for CpuSession<'_> {
-    fn bind(&mut self, states: &[State]) {
+    fn bind(&mut self, states: &[State]) -> Result<()> {
         assert!(!states.is_empty() && states.len() <= self.plan.batch);
         for slot in 0..self.plan.batch {
             let state = states[slot.min(states.len() - 1)];
@@ -368,36 +365,54 @@ impl Session for CpuSession<'_> {
                 self.upper[at].copy_from_slice(upper);
             }
         }
+        Ok(())
     }
 
-    fn execute(&mut self, program: Program, step: Step) {
+    fn execute(&mut self, program: Program, step: usize) -> Result<()> {
+        let step = self.constants.steps[step];
         for instruction in self.plan.program(program) {
             self.run(&instruction.op, instruction.scratch.clone(), step);
         }
+        Ok(())
     }
 
-    fn execute_timed(&mut self, program: Program, step: Step, report: &mut dyn FnMut(&Op, Duration)) {
+    fn execute_timed(&mut self, program: Program, step: usize, report: &mut dyn FnMut(&Op, Duration)) -> Result<()> {
+        let step = self.constants.steps[step];
         for instruction in self.plan.program(program) {
             let start = Instant::now();
             self.run(&instruction.op, instruction.scratch.clone(), step);
             report(&instruction.op, start.elapsed());
         }
+        Ok(())
     }
 
-    fn write_f32(&mut self, tensor: TensorId, values: &[f32]) {
+    fn end_level(&mut self, frozen: TensorId) -> Result<usize> {
+        let flags: &[u32] = self.operands().read(frozen);
+        Ok(flags.iter().filter(|&&flag| flag != 0).count())
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn write_f32(&mut self, tensor: TensorId, values: &[f32]) -> Result<()> {
         self.operands().write(tensor).copy_from_slice(values);
+        Ok(())
     }
 
-    fn read_f32(&mut self, tensor: TensorId, values: &mut [f32]) {
+    fn read_f32(&mut self, tensor: TensorId, values: &mut [f32]) -> Result<()> {
         values.copy_from_slice(self.operands().read(tensor));
+        Ok(())
     }
 
-    fn write_u32(&mut self, tensor: TensorId, values: &[u32]) {
+    fn write_u32(&mut self, tensor: TensorId, values: &[u32]) -> Result<()> {
         self.operands().write(tensor).copy_from_slice(values);
+        Ok(())
     }
 
-    fn read_u32(&mut self, tensor: TensorId, values: &mut [u32]) {
+    fn read_u32(&mut self, tensor: TensorId, values: &mut [u32]) -> Result<()> {
         values.copy_from_slice(self.operands().read(tensor));
+        Ok(())
     }
 }
 
@@ -413,17 +428,22 @@ impl CpuSession<'_> {
 /// Packs the weights of every convolution of the plan, once each.
 fn pack(plan: &Plan, prior: &Prior) -> HashMap<ParamId, PackedConv> {
     let weight = |id: ParamId| prior.weight(&plan.params()[id.0 as usize].name);
-    let mut packed = HashMap::new();
-    for program in [Program::Score, Program::Step, Program::Denoise] {
-        for instruction in plan.program(program) {
-            if let Op::Conv(conv) = instruction.op {
-                packed.entry(conv.weight).or_insert_with(|| {
-                    let dims = &plan.params()[conv.weight.0 as usize].shape;
-                    let shape = conv_shape(plan.batch, &conv, |id| plan.tensor(id).contents);
-                    PackedConv::new(shape, weight(conv.weight), conv.bias.map(weight), dims[0], dims[1])
-                });
-            }
-        }
-    }
-    packed
+    let pack = |conv: Conv| {
+        let dims = &plan.params()[conv.weight.0 as usize].shape;
+        let shape = conv_shape(plan.batch, &conv, |id| plan.tensor(id).contents);
+        PackedConv::new(shape, weight(conv.weight), conv.bias.map(weight), dims[0], dims[1])
+    };
+    plan.convs().into_iter().map(|conv| (conv.weight, pack(conv))).collect()
+}
+
+fn rotates(plan: &Plan) -> bool {
+    plan.has(|op| matches!(op, Op::RotateIn { .. }))
+}
+
+/// The arena, the packed weights, Uᵀ and the cells of the batch.
+pub fn bytes(plan: &Plan, constants: Constants<'_>) -> usize {
+    let packed = |conv: &Conv| 4 * conv_shape(plan.batch, conv, |id| plan.tensor(id).contents).packed_len();
+    let m = constants.problem.map_or(0, |p| p.a().rows());
+    let rotation = if rotates(plan) { 8 * m * m } else { 0 };
+    plan.arena_bytes + plan.convs().iter().map(packed).sum::<usize>() + rotation + 16 * plan.batch * m
 }

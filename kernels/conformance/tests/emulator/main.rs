@@ -48,6 +48,8 @@ fn convolutions_move_full_sectors_without_bank_conflicts() {
             "5×16→32×14×14 9 taps",
             "1×128→128×16×16",
             "5×16→72×64×65",
+            "fused norm F32 5×8→72×65×63 1 taps, Elu + 0",
+            "fused norm F16 5×16→72×65×63 1 taps, None + 0",
         ];
         let named = |name: &str| layers.iter().any(|layer| name.contains(layer));
         for case in cases()
@@ -65,5 +67,33 @@ fn convolutions_move_full_sectors_without_bank_conflicts() {
             assert!(full >= least, "{kernel}: {full}");
         }
         assert!(gpu.reports.borrow().len() >= layers.len());
+    }
+}
+
+/// The figures of kernels/README.md: 1.75 MiB instead of 8.
+#[test]
+fn statistics_spare_the_norm_its_passes_over_the_map() {
+    for ptx in [PTX_SM_70, PTX_SM_80] {
+        let gpu = Emulated::new(ptx, true);
+        let chosen = [
+            "norm_coefficients 8×128×32×32 + 0",
+            "fused norm F32 8×8→128×32×32 1 taps, None + 0",
+        ];
+        for case in cases().iter().filter(|case| chosen.contains(&case.name.as_str())) {
+            case.run(&gpu).expect("the case runs");
+        }
+        let reports = gpu.reports.borrow();
+        let bytes = |kernel: &str| {
+            let launches = reports.iter().filter(|report| report.kernel.starts_with(kernel));
+            let bytes: Vec<u64> = launches.map(|report| 32 * report.memory.global_sectors).collect();
+            bytes
+        };
+        let (map, coefficients) = (8 * 128 * 32 * 32 * 4, 8 * 2 * 128 * 4);
+        let [with, without] = bytes("conv")[..] else {
+            panic!("one layer with and without statistics");
+        };
+        assert_eq!(with - without, map / 8);
+        assert_eq!(bytes("norm_merge")[0], 5 * map / 16 + coefficients);
+        assert_eq!(bytes("norm_moments")[0], 2 * map + coefficients);
     }
 }

@@ -74,10 +74,31 @@ impl Mutant {
 const BARRIER: &str = "bar.sync \t0;";
 
 /// Edits that both architectures' PTX allows.
-const MUTANTS: [Mutant; 9] = [
+const MUTANTS: [Mutant; 12] = [
     Mutant::new("conv_f32_64x64_none", "conv f32 1×1→16", BARRIER, "", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv f32 1×16→32", BARRIER, "", Which::Last),
     Mutant::new("conv_f16_64x64", "conv F16 2×24", BARRIER, "", Which::Last),
+    Mutant::new(
+        "conv_f32_64x64_none",
+        "fused norm F32 5×16→16",
+        ", 8, 31, -1;",
+        ", 4, 31, -1;",
+        Which::First,
+    ),
+    Mutant::new(
+        "conv_f16_64x64",
+        "fused norm F16 2×24",
+        ", 16, 31, -1;",
+        ", 2, 31, -1;",
+        Which::Last,
+    ),
+    Mutant::new(
+        "norm_merge",
+        "fused norm F32 5×16→32",
+        "min.u32",
+        "max.u32",
+        Which::Last,
+    ),
     Mutant::new(
         "transposed_times_f64_f64",
         "transposed_times f64 f64",

@@ -1,5 +1,5 @@
 //! Convolution, 3×3 (dilated or not) or 1×1, stride 1, zero padding that keeps the size, fused with what stands around
-//! it: the input's norm and ELU, the bias, a residual.
+//! it: the input's norm and ELU, the bias, a residual, the statistics for the norm that follows.
 //!
 //! The kernels see it as a product of matrices that are never formed (implicit GEMM): a row per pixel of the batch, a
 //! column per output channel, and a sum over *steps*, each one tap of one block of eight input channels. Zero padding is
@@ -9,10 +9,12 @@
 mod fp32;
 pub mod precision;
 pub mod prepare;
+pub mod statistics;
 pub mod tensor;
 #[cfg(target_arch = "nvptx64")]
 mod tensor_kernels;
 
+use self::statistics::{rows_per_image, statistics_len};
 use super::padded;
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
@@ -33,6 +35,8 @@ pub struct ConvArgs {
     pub residual: Global<f32>,
     /// `[images, out_blocks, height, width, 8]`
     pub output: Global<f32>,
+    /// [`ConvArgs::statistics_len`] floats of [`statistics`] of the output, or none
+    pub statistics: Global<f32>,
     /// Images of the batch.
     pub images: u32,
     /// Blocks of eight input channels, at most [`MOST_IN_BLOCKS`].
@@ -96,8 +100,14 @@ pub const MOST_IN_BLOCKS: u32 = 64;
 const ENOUGH: u32 = 160;
 
 impl ConvArgs {
-    fn pixels(&self) -> u32 {
-        self.images * self.height * self.width
+    /// Floats of the output's statistics.
+    pub const fn statistics_len(&self) -> usize {
+        statistics_len(self.images, self.out_blocks, self.height * self.width)
+    }
+
+    #[inline(always)]
+    fn rows_per_image(&self) -> u32 {
+        rows_per_image(self.height * self.width, self.statistics)
     }
 
     /// Every output is summed in the same order by every tile, so the choice does not change any bit.
@@ -114,7 +124,10 @@ impl ConvArgs {
 
     fn grid(&self, tile: Tile) -> [u32; 2] {
         let outputs = self.out_blocks * BLOCK as u32;
-        [self.pixels().div_ceil(tile.pixels), outputs.div_ceil(tile.outputs)]
+        [
+            (self.images * self.rows_per_image()).div_ceil(tile.pixels),
+            outputs.div_ceil(tile.outputs),
+        ]
     }
 }
 

@@ -5,6 +5,7 @@
 //! plane is what eight rows of a matrix fragment are read from without a bank conflict, in one piece.
 
 use super::precision::Precision;
+use super::statistics::{rows_per_image, statistics_len};
 use super::{ENOUGH, MOST_IN_BLOCKS, padded};
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
@@ -28,6 +29,8 @@ pub struct TensorConvArgs {
     pub residual: Global<f32>,
     /// `[images, out_blocks, height, width, 8]`
     pub output: Global<f32>,
+    /// [`TensorConvArgs::statistics_len`] floats of [`statistics`](super::statistics) of the output, or none
+    pub statistics: Global<f32>,
     /// Images of the batch.
     pub images: u32,
     /// Units of input channels.
@@ -47,9 +50,19 @@ pub struct TensorConvArgs {
 }
 
 impl TensorConvArgs {
+    /// Floats of the output's statistics.
+    pub const fn statistics_len(&self) -> usize {
+        statistics_len(self.images, self.out_blocks, self.height * self.width)
+    }
+
+    #[inline(always)]
+    pub(super) fn rows_per_image(&self) -> u32 {
+        rows_per_image(self.height * self.width, self.statistics)
+    }
+
     fn grid(&self, tile: u32) -> [u32; 2] {
-        let pixels = self.images * self.height * self.width;
-        [pixels.div_ceil(tile), (self.out_blocks * BLOCK as u32).div_ceil(tile)]
+        let rows = self.images * self.rows_per_image();
+        [rows.div_ceil(tile), (self.out_blocks * BLOCK as u32).div_ceil(tile)]
     }
 
     /// Both tiles add in the same order, so the choice does not change any bit.

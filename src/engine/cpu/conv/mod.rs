@@ -59,6 +59,16 @@ impl ConvShape {
         };
         self.padded_len() + tiles
     }
+
+    /// Floats of packed weights and the bias.
+    pub fn packed_len(&self) -> usize {
+        let taps = if self.by_winograd() {
+            winograd::FREQUENCIES
+        } else {
+            self.kernel * self.kernel
+        };
+        (taps * self.in_blocks * BLOCK + 1) * self.out_blocks * BLOCK
+    }
 }
 
 /// Output blocks that are computed together, and where their weights start.

@@ -14,7 +14,7 @@ use super::super::threads::Threads;
 use super::{BLOCK, ConvShape, Group, groups};
 
 /// Frequencies of a tile.
-const FREQUENCIES: usize = 36;
+pub const FREQUENCIES: usize = 36;
 /// Outputs per side of a tile.
 const OUT: usize = 4;
 /// Inputs per side of a tile.

@@ -11,6 +11,7 @@
 mod steps;
 
 use self::steps::{Operands, Pixel, Places, Slot, Step, add, offset};
+use super::statistics::{STRIP, Strip};
 use super::{ConvArgs, LARGE, NARROW, SMALL};
 use crate::device::{Shared, WARP, barrier, block, block_y, divide, launch_bounds, pin, shared_memory, thread};
 use crate::float::Float;
@@ -40,6 +41,12 @@ impl<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, 
     const PIXEL_GROUPS: u32 = PIXELS / (4 * P as u32);
     const OUTPUT_GROUPS: u32 = OUTPUTS / (4 * O as u32);
     const THREADS: u32 = Self::PIXEL_GROUPS * Self::OUTPUT_GROUPS;
+    /// Output groups of a warp: 8 where there are as many, so that its reads of weights are 128 bytes.
+    const ACROSS: u32 = if Self::OUTPUT_GROUPS < 8 {
+        Self::OUTPUT_GROUPS
+    } else {
+        8
+    };
     /// Bytes of a row of the shared input and weights, and of both tiles.
     const INPUT_ROW: u32 = (PIXELS + SKEW) * 4;
     const WEIGHT_ROW: u32 = OUTPUTS * 4;
@@ -60,13 +67,7 @@ impl<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, 
     /// The first group of four pixels and of four outputs that are this thread's.
     #[inline(always)]
     fn groups() -> (u32, u32) {
-        // A warp is 8 output groups wide where there are as many, so that its reads of weights are 128 bytes.
-        let across = if Self::OUTPUT_GROUPS < 8 {
-            Self::OUTPUT_GROUPS
-        } else {
-            8
-        };
-        let (lane, warp) = (thread() % WARP, thread() / WARP);
+        let (lane, warp, across) = (thread() % WARP, thread() / WARP, Self::ACROSS);
         let warps_across = Self::OUTPUT_GROUPS / across;
         (
             warp / warps_across * (WARP / across) + lane / across,
@@ -94,7 +95,8 @@ impl<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, 
     }
 
     /// Fills the table of steps behind the two buffers: how far the input of a step is from the centre tap of the first
-    /// block, in elements, and what it is. Behind the last step stands one that is none, then the place of the tile.
+    /// block, in elements, and what it is. Behind the last step stands one that is none, then the place of the tile,
+    /// then how many rows of the product and how many pixels an image has.
     #[inline(always)]
     unsafe fn fill_steps(&self, table: Shared) {
         let args = self.args;
@@ -117,12 +119,14 @@ impl<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, 
             step += Self::THREADS;
         }
         if thread() == 0 {
-            // SAFETY: the entry after the one that is none.
+            // SAFETY: the entries after the one that is none.
             unsafe {
-                table
-                    .at((steps + 1) * 8)
-                    .store2_u32([block() * PIXELS, block_y() * OUTPUTS])
-            };
+                let place = table.at((steps + 1) * 8);
+                place.store2_u32([block() * PIXELS, block_y() * OUTPUTS]);
+                place
+                    .at(8)
+                    .store2_u32([args.rows_per_image(), args.height * args.width]);
+            }
         }
     }
 
@@ -144,9 +148,9 @@ impl<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, 
         let index = thread() + n * Self::THREADS;
         let (half, in_tile) = (index % 2, index / 2);
         let pixel = block() * PIXELS + in_tile;
-        // SAFETY: an image has rows and columns.
+        // SAFETY: an image has pixels, and columns.
         let (image, of_image, y, x) = unsafe {
-            let (image, of_image) = divide(pixel, args.height * args.width);
+            let (image, of_image) = divide(pixel, args.rows_per_image());
             let (y, x) = divide(of_image, args.width);
             (image, of_image, y as i32, x as i32)
         };
@@ -163,7 +167,11 @@ impl<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, 
         }
         Slot {
             centre: (image * args.in_blocks * args.height * args.width + of_image) * DEPTH + half * 4,
-            inside: if image < args.images { inside } else { 0 },
+            inside: if image < args.images && of_image < args.height * args.width {
+                inside
+            } else {
+                0
+            },
             coefficients: image.min(args.images - 1) * 2 * args.in_blocks * DEPTH + half * 4,
         }
     }
@@ -271,9 +279,9 @@ impl<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, 
     /// Computed again from the thread's number, it would be computed before the loop, which needs all registers.
     #[inline(always)]
     unsafe fn finish(&self, place_of_tile: Shared, places: Places, sums: &[[[[f32; 4]; 4]; O]; P]) {
-        let pixels = self.args.height * self.args.width;
-        // SAFETY: the last entry of the table.
-        let [first_pixel, first_output] = unsafe { place_of_tile.load2_u32() };
+        // SAFETY: the last two entries of the table.
+        let [[first_pixel, first_output], [rows_per_image, pixels]] =
+            unsafe { [place_of_tile.load2_u32(), place_of_tile.at(8).load2_u32()] };
         let in_first_buffer = |bytes: u32| {
             if bytes < Self::BUFFER {
                 bytes
@@ -286,46 +294,72 @@ impl<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, 
         let column = first_output + weights / 4;
         // Unrolled by hand: a loop would keep the sums in memory.
         macro_rules! groups {
-            ($($p:literal)*) => { $(
-                if let Some(sums) = sums.get($p) {
+            ($($p:literal $o:literal)*) => { $(
+                if let Some(&sums) = sums.get($p).and_then(|sums| sums.get($o)) {
+                    let column = column + $o * Self::OUTPUT_GROUPS * 4;
                     // SAFETY: an image has pixels; the sums are those of the group's four pixels.
                     unsafe {
-                        let (image, of_image) = divide(group_pixel + $p * Self::PIXEL_GROUPS * 4, pixels);
-                        let mut at = Pixel { image, of_image };
-                        self.finish_pixel(at, column, core::array::from_fn(|o| sums[o][0]));
-                        at = at.next(pixels);
-                        self.finish_pixel(at, column, core::array::from_fn(|o| sums[o][1]));
-                        at = at.next(pixels);
-                        self.finish_pixel(at, column, core::array::from_fn(|o| sums[o][2]));
-                        at = at.next(pixels);
-                        self.finish_pixel(at, column, core::array::from_fn(|o| sums[o][3]));
+                        let (image, of_image) = divide(group_pixel + $p * Self::PIXEL_GROUPS * 4, rows_per_image);
+                        let a = Pixel { image, of_image };
+                        let b = a.next(rows_per_image);
+                        let c = b.next(rows_per_image);
+                        let d = c.next(rows_per_image);
+                        let values = [
+                            self.finish_pixel(a, pixels, column, sums[0]),
+                            self.finish_pixel(b, pixels, column, sums[1]),
+                            self.finish_pixel(c, pixels, column, sums[2]),
+                            self.finish_pixel(d, pixels, column, sums[3]),
+                        ];
+                        if self.args.statistics.is_some() {
+                            self.sum_up(a, pixels, column, values);
+                        }
                     }
                 }
             )* };
         }
-        groups!(0 1);
+        groups!(0 0  0 1  1 0  1 1);
     }
 
-    /// One pixel of an image and this thread's outputs, from `column` on.
+    /// One pixel of an image and four outputs, from `column` on; gives what it stored.
     #[inline(always)]
-    unsafe fn finish_pixel(&self, pixel: Pixel, column: u32, sums: [[f32; 4]; O]) {
+    unsafe fn finish_pixel(&self, pixel: Pixel, pixels: u32, column: u32, mut sums: [f32; 4]) -> [f32; 4] {
         let (args, Pixel { image, of_image }) = (self.args, pixel);
-        for o in 0..O {
-            let column = column + o as u32 * Self::OUTPUT_GROUPS * 4;
-            if image < args.images && column < args.out_blocks * DEPTH {
-                let plane = image * args.out_blocks + column / DEPTH;
-                let at = ((plane * args.height * args.width + of_image) * DEPTH + column % DEPTH) as usize;
-                let mut values = sums[o];
-                // SAFETY: image and column are there.
-                unsafe {
-                    if args.bias.is_some() {
-                        values = add(values, args.bias.read4(column as usize));
-                    }
-                    if args.residual.is_some() {
-                        values = add(values, args.residual.read4(at));
-                    }
-                    args.output.store4(at, values);
+        if image < args.images && of_image < pixels && column < args.out_blocks * DEPTH {
+            let plane = image * args.out_blocks + column / DEPTH;
+            let at = ((plane * pixels + of_image) * DEPTH + column % DEPTH) as usize;
+            // SAFETY: image, pixel and column are there.
+            unsafe {
+                if args.bias.is_some() {
+                    sums = add(sums, args.bias.read4(column as usize));
                 }
+                if args.residual.is_some() {
+                    sums = add(sums, args.residual.read4(at));
+                }
+                args.output.store4(at, sums);
+            }
+        }
+        sums
+    }
+
+    /// The statistics of the strip in which four pixels of an image lie, in four channels: lanes that are one or two
+    /// pixel groups apart hold the others.
+    #[inline(always)]
+    unsafe fn sum_up(&self, pixel: Pixel, pixels: u32, column: u32, values: [[f32; 4]; 4]) {
+        let (args, Pixel { image, of_image }) = (self.args, pixel);
+        let bits = [Self::ACROSS, 2 * Self::ACROSS];
+        let strip = Strip {
+            image,
+            first: of_image / STRIP * STRIP,
+            pixels,
+            blocks: args.out_blocks,
+        };
+        let of_strip = of_image % STRIP;
+        // SAFETY: all lanes come here; image and column are checked.
+        unsafe {
+            let [sums, squares] = strip.sums(values, [of_strip, of_strip + 1, of_strip + 2, of_strip + 3], bits);
+            if of_strip == 0 && image < args.images && column < args.out_blocks * DEPTH {
+                args.statistics.store4(strip.place(column), sums);
+                args.statistics.store4(strip.place(column) + BLOCK, squares);
             }
         }
     }
@@ -365,10 +399,10 @@ const _: () = assert!(Large::THREADS == LARGE.threads && LARGE.pixels == 128 && 
 const _: () = assert!(Small::THREADS == SMALL.threads && SMALL.pixels == 64 && SMALL.outputs == 64);
 const _: () = assert!(Narrow::THREADS == NARROW.threads && NARROW.pixels == 128 && NARROW.outputs == 8);
 
-// Two buffers of eight channels, input with its skew and weights, and the table of steps: 9·64 of them and two more.
-shared_memory!(large, "QCS_CONV_128X128", 21264);
-shared_memory!(small, "QCS_CONV_64X64", 13072);
-shared_memory!(narrow, "QCS_CONV_128X8", 13584);
+// Two buffers of eight channels, input with its skew and weights, and the table of steps: 9·64 of them and three more.
+shared_memory!(large, "QCS_CONV_128X128", 21272);
+shared_memory!(small, "QCS_CONV_64X64", 13080);
+shared_memory!(narrow, "QCS_CONV_128X8", 13592);
 
 macro_rules! kernels {
     ($($name:ident: $tile:ident, $shared:ident, $activation:ident, $blocks:literal;)*) => { $(

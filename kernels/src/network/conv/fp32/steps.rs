@@ -60,7 +60,7 @@ impl Places {
     }
 }
 
-/// A pixel of the batch.
+/// A pixel of the batch, if it is less than the image has; else a row of the product that is none.
 #[derive(Clone, Copy)]
 pub struct Pixel {
     pub image: u32,
@@ -69,8 +69,8 @@ pub struct Pixel {
 
 impl Pixel {
     #[inline(always)]
-    pub fn next(self, pixels: u32) -> Self {
-        let last = self.of_image + 1 == pixels;
+    pub fn next(self, rows_per_image: u32) -> Self {
+        let last = self.of_image + 1 == rows_per_image;
         Self {
             image: self.image + last as u32,
             of_image: if last { 0 } else { self.of_image + 1 },

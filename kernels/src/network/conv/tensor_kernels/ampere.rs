@@ -78,15 +78,21 @@ unsafe fn conv<const PIXEL: u32, const TILE: u32, const M: usize>(
             unit += 1;
         }
         // A lane holds outputs 2·(lane % 4) and the next of pixels lane / 4 and 8 further.
-        let pixel = block() * TILE + first_pixel + lane / 4;
+        let (row, of_strip) = (block() * TILE + first_pixel, lane / 4);
         let column = block_y() * TILE + first_output + lane % 4 * 2;
         // Unrolled by hand: a loop would keep the sums in memory.
         macro_rules! finish {
             ($($m:literal $n:literal)*) => { $(
                 if let Some(sums) = sums.get($m) {
                     let [a, b, c, d] = sums[$n];
-                    finish_pair(args, pixel + $m * 16, column + $n * 8, [a, b]);
-                    finish_pair(args, pixel + $m * 16 + 8, column + $n * 8, [c, d]);
+                    let (row, column) = (row + $m * 16, column + $n * 8);
+                    let values = [
+                        finish_pair(args, row + of_strip, column, [a, b]),
+                        finish_pair(args, row + of_strip + 8, column, [c, d]),
+                    ];
+                    if args.statistics.is_some() {
+                        sum_up(args, row, column, values, [of_strip, of_strip + 8], [4, 8, 16]);
+                    }
                 }
             )* };
         }

@@ -8,6 +8,7 @@ mod ampere;
 #[cfg(not(target_feature = "sm_80"))]
 mod volta;
 
+use super::statistics::Strip;
 use super::tensor::TensorConvArgs;
 use crate::device::{
     Shared, WARP, barrier, block, block_threads, block_y, divide, launch_bounds, shared_memory, thread,
@@ -57,7 +58,7 @@ impl Source {
         let pixels = args.height * args.width;
         // SAFETY: an image has rows and columns.
         let ((image, of_image), y, x) = unsafe {
-            let (image, of_image) = divide(block() * TILE + in_tile, pixels);
+            let (image, of_image) = divide(block() * TILE + in_tile, args.rows_per_image());
             let (y, x) = divide(of_image, args.width);
             ((image, of_image), y as i32, x as i32)
         };
@@ -79,7 +80,11 @@ impl Source {
         Self {
             centre: image * args.units * pixels * 2 * ROW + of_unit * plane_in_memory + of_image * PIXEL,
             weights_step: 2 * wide * ROW,
-            inside: if image < args.images { inside } else { 0 },
+            inside: if image < args.images && of_image < pixels {
+                inside
+            } else {
+                0
+            },
             weights: args.weights.address() + u64::from((weights_plane * wide + column) * ROW),
             input_place: of_unit * plane(TILE) + in_tile * ROW,
             weights_place: operand(TILE) + weights_plane * plane(TILE) + output * ROW,
@@ -123,15 +128,16 @@ unsafe fn fill_table<const PIXEL: u32>(args: &TensorConvArgs, table: Shared) {
     }
 }
 
-/// Adds bias and residual to two neighbouring outputs of a pixel of the batch, and stores them.
+/// Adds bias and residual to two neighbouring outputs of a row of the product, stores them if it is a pixel, and gives
+/// them.
 #[inline(always)]
-unsafe fn finish_pair(args: &TensorConvArgs, pixel: u32, column: u32, sums: [f32; 2]) {
+unsafe fn finish_pair(args: &TensorConvArgs, row: u32, column: u32, sums: [f32; 2]) -> [f32; 2] {
     let pixels = args.height * args.width;
-    // SAFETY: an image has pixels; image and column are checked.
+    // SAFETY: an image has pixels; image, pixel and column are checked.
     unsafe {
-        let (image, of_image) = divide(pixel, pixels);
-        if image >= args.images || column >= args.out_blocks * BLOCK as u32 {
-            return;
+        let (image, of_image) = divide(row, args.rows_per_image());
+        if image >= args.images || of_image >= pixels || column >= args.out_blocks * BLOCK as u32 {
+            return sums;
         }
         let plane = image * args.out_blocks + column / BLOCK as u32;
         let at = ((plane * pixels + of_image) * BLOCK as u32 + column % BLOCK as u32) as usize;
@@ -145,6 +151,35 @@ unsafe fn finish_pair(args: &TensorConvArgs, pixel: u32, column: u32, sums: [f32
             (a, b) = (a + c, b + d);
         }
         args.output.store2(at, [a, b]);
+        [a, b]
+    }
+}
+
+/// The statistics of the strip that begins at a row of the product, in two channels. This lane holds the pixels `of_strip`,
+/// those that differ from it in `bits` the others.
+#[inline(always)]
+unsafe fn sum_up(
+    args: &TensorConvArgs,
+    row: u32,
+    column: u32,
+    values: [[f32; 2]; 2],
+    of_strip: [u32; 2],
+    bits: [u32; 3],
+) {
+    // SAFETY: an image has pixels; all lanes come here; image and column are checked.
+    unsafe {
+        let (image, first) = divide(row, args.rows_per_image());
+        let strip = Strip {
+            image,
+            first,
+            pixels: args.height * args.width,
+            blocks: args.out_blocks,
+        };
+        let [sums, squares] = strip.sums(values, of_strip, bits);
+        if of_strip[0] == 0 && image < args.images && column < args.out_blocks * BLOCK as u32 {
+            args.statistics.store2(strip.place(column), sums);
+            args.statistics.store2(strip.place(column) + BLOCK, squares);
+        }
     }
 }
 

@@ -118,20 +118,25 @@ unsafe fn conv<const TILE: u32, const M: usize>(args: &TensorConvArgs, stages: S
             store(&source, stages.at(unit % 2 * stage(TILE)), operands);
             barrier();
         }
-        let (pixel, column) = (block() * TILE + first_pixel, block_y() * TILE + first_output);
+        let (row, column) = (block() * TILE + first_pixel, block_y() * TILE + first_output);
         // Unrolled by hand: a loop would keep the sums in memory.
         macro_rules! finish {
             ($($m:literal $n:literal)*) => { $(
                 if let Some(sums) = sums.get($m) {
                     let [a, b, c, d, e, f, g, h] = sums[$n];
-                    let pair = |i: u32, sums: [f32; 2]| {
-                        let (row, of_pair) = Lane::of_sum(i);
-                        finish_pair(args, pixel + $m * 16 + row, column + $n * 16 + of_pair, sums);
+                    let pairs = |i: u32, sums: [[f32; 2]; 2]| {
+                        let (row, [(first, of_pair), (second, _)]) = (row + $m * 16, [i, i + 2].map(Lane::of_sum));
+                        let column = column + $n * 16 + of_pair;
+                        let values = [
+                            finish_pair(args, row + first, column, sums[0]),
+                            finish_pair(args, row + second, column, sums[1]),
+                        ];
+                        if args.statistics.is_some() {
+                            sum_up(args, row, column, values, [first, second], [1, 16, 8]);
+                        }
                     };
-                    pair(0, [a, b]);
-                    pair(2, [c, d]);
-                    pair(4, [e, f]);
-                    pair(6, [g, h]);
+                    pairs(0, [[a, b], [c, d]]);
+                    pairs(4, [[e, f], [g, h]]);
                 }
             )* };
         }

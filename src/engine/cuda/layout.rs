@@ -1,0 +1,219 @@
+//! Where everything of a session lies on the device: one allocation, its size known before anything is uploaded.
+
+use std::collections::HashMap;
+
+use qcs_kernels::network::conv::precision::Precision as Tensor;
+use qcs_kernels::network::conv::tensor::packed_tensor_words;
+use qcs_kernels::network::conv::{pack_weights, packed_len, tensor::pack_tensor_weights};
+use qcs_kernels::network::padded;
+use qcs_kernels::sampler::StateKey;
+use qcs_kernels::sampler::step::StepRecord;
+
+use super::driver::Memory;
+use crate::Result;
+use crate::engine::{Constants, Precision};
+use crate::plan::{ALIGNMENT, Contents, Conv, Op, ParamId, Plan, TensorId};
+use crate::problem::{Problem, Spectrum, Values};
+
+/// Byte offsets into the allocation. The plan's arena comes first, so a tensor's offset is its own.
+pub struct Layout {
+    /// Packed weights of the convolutions
+    convs: HashMap<ParamId, usize>,
+    /// Biases and parameters of norms, padded to whole blocks
+    vectors: HashMap<ParamId, usize>,
+    /// `[M, N]` in the precision of its file
+    pub a: usize,
+    /// `[M, M]` f64
+    pub u: usize,
+    /// `[M]` f64
+    pub eigenvalues: usize,
+    /// diag(A·Aᵀ), `[M]` f64
+    pub diag: usize,
+    /// Bounds of the cells of the bound states, `[batch, M]` f64
+    pub lower: usize,
+    pub upper: usize,
+    /// One [`StateKey`] per state
+    pub keys: usize,
+    /// One [`StepRecord`] per step
+    pub records: usize,
+    /// One u32: the step that runs next
+    pub cursor: usize,
+    /// Of the whole allocation
+    pub bytes: usize,
+}
+
+impl Layout {
+    pub fn new(plan: &Plan, constants: Constants<'_>, precision: Precision) -> Self {
+        let mut end = plan.arena_bytes;
+        let mut place = |bytes: usize| {
+            let start = end.next_multiple_of(ALIGNMENT);
+            end = start + bytes;
+            start
+        };
+        let convs = plan.convs();
+        let conv_bytes = |conv: &Conv| 4 * packed_words(plan, conv, precision);
+        let convs = convs.iter().map(|c| (c.weight, place(conv_bytes(c)))).collect();
+        let vectors = vectors(plan);
+        let vector_bytes = |id: ParamId| 4 * padded(plan.params()[id.0 as usize].shape[0]);
+        let vectors = vectors.into_iter().map(|id| (id, place(vector_bytes(id)))).collect();
+        let (m, n) = constants.problem.map_or((0, 0), |p| (p.a().rows(), p.a().cols()));
+        let element = match constants.problem.map(|p| p.a().values()) {
+            Some(Values::F64(_)) => 8,
+            _ => 4,
+        };
+        let when = |needed: bool, bytes: usize| if needed { bytes } else { 0 };
+        let a = place(element * m * n);
+        let u = place(when(rotates(plan), 8 * m * m));
+        let eigenvalues = place(when(separates(plan), 8 * m));
+        let diag = place(8 * m);
+        let lower = place(8 * plan.batch * m);
+        let upper = place(8 * plan.batch * m);
+        let keys = place(size_of::<StateKey>() * plan.batch);
+        let records = place(size_of::<StepRecord>() * constants.steps.len());
+        let cursor = place(4);
+        Self {
+            convs,
+            vectors,
+            a,
+            u,
+            eigenvalues,
+            diag,
+            lower,
+            upper,
+            keys,
+            records,
+            cursor,
+            bytes: end,
+        }
+    }
+
+    pub fn conv(&self, weight: ParamId) -> usize {
+        self.convs[&weight]
+    }
+
+    pub fn vector(&self, param: ParamId) -> usize {
+        self.vectors[&param]
+    }
+
+    /// Copies what does not change from batch to batch: weights, A, U, the steps.
+    pub fn upload(
+        &self,
+        memory: &Memory,
+        plan: &Plan,
+        constants: Constants<'_>,
+        precision: Precision,
+        spectrum: Option<&Spectrum>,
+    ) -> Result<()> {
+        let weight = |id: ParamId| {
+            let prior = constants.prior.expect("checked when the session was made");
+            prior.weight(&plan.params()[id.0 as usize].name)
+        };
+        for conv in plan.convs() {
+            let packed = pack(plan, &conv, precision, weight(conv.weight));
+            memory.write(self.conv(conv.weight), &packed)?;
+        }
+        for (&id, &offset) in &self.vectors {
+            let mut values = weight(id).to_vec();
+            values.resize(padded(values.len()), 0.0);
+            memory.write(offset, &values)?;
+        }
+        if let Some(problem) = constants.problem {
+            self.upload_problem(memory, problem, spectrum, rotates(plan))?;
+        }
+        let records = constants.steps.iter().flat_map(|step| {
+            let words = [step.beta.to_bits(), step.alpha.to_bits(), u64::from(step.index)];
+            words.into_iter().flat_map(u64::to_le_bytes)
+        });
+        memory.write(self.records, &records.collect::<Vec<u8>>())
+    }
+
+    fn upload_problem(
+        &self,
+        memory: &Memory,
+        problem: &Problem,
+        spectrum: Option<&Spectrum>,
+        rotates: bool,
+    ) -> Result<()> {
+        match problem.a().values() {
+            Values::F32(values) => memory.write(self.a, values)?,
+            Values::F64(values) => memory.write(self.a, values)?,
+        }
+        memory.write(self.diag, problem.diag())?;
+        if let Some(spectrum) = spectrum {
+            memory.write(self.eigenvalues, &spectrum.eigenvalues)?;
+            if let (Some(u), true) = (&spectrum.u, rotates) {
+                memory.write(self.u, u)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The precision that the tensor cores compute a convolution in; `None` is fp32 on the ordinary ones.
+///
+/// The first and the last layer stay in fp32: they are a hundredth of the work, the one sees noise of any size, and the
+/// other would leave most of a tensor-core tile empty.
+pub fn tensor_precision(precision: Precision, conv: &Conv, contents: impl Fn(TensorId) -> Contents) -> Option<Tensor> {
+    let channels = |id| contents(id).feature().0;
+    let inner = channels(conv.input) >= 8 && channels(conv.output) >= 8;
+    match precision {
+        Precision::Tf32 if inner => Some(Tensor::Tf32),
+        Precision::Fp16 if inner => Some(Tensor::F16),
+        _ => None,
+    }
+}
+
+/// Outputs, inputs and taps of a convolution's weight.
+fn dims(plan: &Plan, conv: &Conv) -> (usize, usize, usize) {
+    let shape = &plan.params()[conv.weight.0 as usize].shape;
+    (shape[0], shape[1], conv.kernel * conv.kernel)
+}
+
+fn packed_words(plan: &Plan, conv: &Conv, precision: Precision) -> usize {
+    let (outputs, inputs, taps) = dims(plan, conv);
+    match tensor_precision(precision, conv, |id| plan.tensor(id).contents) {
+        None => packed_len(outputs, inputs, taps),
+        Some(tensor) => packed_tensor_words(tensor, outputs, inputs, taps),
+    }
+}
+
+/// A weight as its kernel reads it, in words of four bytes.
+fn pack(plan: &Plan, conv: &Conv, precision: Precision, weight: &[f32]) -> Vec<u32> {
+    let (outputs, inputs, taps) = dims(plan, conv);
+    let words = packed_words(plan, conv, precision);
+    match tensor_precision(precision, conv, |id| plan.tensor(id).contents) {
+        None => {
+            let mut packed = vec![0.0; words];
+            pack_weights(weight, outputs, inputs, taps, &mut packed);
+            packed.into_iter().map(f32::to_bits).collect()
+        }
+        Some(tensor) => {
+            let mut packed = vec![0; words];
+            pack_tensor_weights(tensor, weight, outputs, inputs, taps, &mut packed);
+            packed
+        }
+    }
+}
+
+/// Biases and parameters of norms, each once, in the order of the plan.
+fn vectors(plan: &Plan) -> Vec<ParamId> {
+    let mut ids: Vec<ParamId> = Vec::new();
+    for instruction in plan.instructions() {
+        match instruction.op {
+            Op::Conv(conv) => ids.extend(conv.bias),
+            Op::NormCoefficients { alpha, gamma, beta, .. } => ids.extend([alpha, gamma, beta]),
+            _ => {}
+        }
+    }
+    let mut seen = vec![false; plan.params().len()];
+    ids.retain(|id| !std::mem::replace(&mut seen[id.0 as usize], true));
+    ids
+}
+
+pub fn rotates(plan: &Plan) -> bool {
+    plan.has(|op| matches!(op, Op::RotateIn { .. }))
+}
+
+pub fn separates(plan: &Plan) -> bool {
+    plan.has(|op| matches!(op, Op::EpSeparate { .. }))
+}

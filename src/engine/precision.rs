@@ -1,0 +1,41 @@
+//! In which precision the network multiplies.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Error, Result};
+
+/// What the inner convolutions of the network round their inputs and weights to; sums are f32. EP is f64 and the Langevin
+/// step f32 in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    #[default]
+    Fp32,
+    /// 11 bits, the range of f32; tensor cores of compute capability 8.0
+    Tf32,
+    /// 11 bits, up to 65504; tensor cores of compute capability 7.0
+    Fp16,
+}
+
+impl Precision {
+    pub const ALL: [Self; 3] = [Self::Fp32, Self::Tf32, Self::Fp16];
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fp32 => "fp32",
+            Self::Tf32 => "tf32",
+            Self::Fp16 => "fp16",
+        })
+    }
+}
+
+impl FromStr for Precision {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let known = Self::ALL.into_iter().find(|p| p.to_string() == text);
+        known.ok_or_else(|| Error::usage(format!("{text} is no precision: fp32, tf32 or fp16")))
+    }
+}

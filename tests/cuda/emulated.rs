@@ -1,0 +1,76 @@
+//! `qcs` with the emulator as its CUDA driver.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::support::{Place, Ran};
+
+/// Libraries that the emulator stands in for.
+pub const DRIVER: &[&str] = &["libcuda.so.1"];
+
+/// A place whose commands find a GPU.
+pub struct Emulated {
+    pub place: Place,
+}
+
+impl Emulated {
+    /// With the images and the model of [`Place::new`].
+    pub fn new() -> Self {
+        let place = Place::new();
+        let folder = place.path("lib");
+        std::fs::create_dir(&folder).unwrap();
+        for name in DRIVER {
+            std::os::unix::fs::symlink(library(), folder.join(name)).unwrap();
+        }
+        Self { place }
+    }
+
+    /// `qcs` in this place, with the emulator, which writes its statistics when the program ends.
+    pub fn command(&self, line: &str, environment: &[(&str, &str)]) -> Command {
+        let mut command = self.place.command(line);
+        self.emulate(&mut command).envs(environment.iter().copied());
+        command
+    }
+
+    pub fn run(&self, line: &str, environment: &[(&str, &str)]) -> Ran {
+        Ran::from(self.command(line, environment).output().unwrap())
+    }
+
+    pub fn succeeds(&self, line: &str) -> Ran {
+        let ran = self.run(line, &[]);
+        assert_eq!(ran.code, Some(0), "qcs {line}\n{}", ran.stderr);
+        ran
+    }
+
+    /// One ignored test of this program, in a process of its own.
+    pub fn child(&self, test: &str, environment: &[(&str, &str)]) {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--ignored", "--nocapture"]);
+        let output = self
+            .emulate(&mut command)
+            .envs(environment.iter().copied())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    }
+
+    fn emulate<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command
+            .env("LD_LIBRARY_PATH", self.place.path("lib"))
+            .env("QCS_EMU_STATS", self.place.path("stats.json"))
+    }
+
+    /// What the last command asked of the device.
+    pub fn stats(&self) -> serde_json::Value {
+        serde_json::from_str(&self.place.text("stats.json")).unwrap()
+    }
+}
+
+/// Cargo builds the emulator's shared library with these tests and puts it beside them.
+fn library() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let library = program.parent().unwrap().join("libqcs_emulator.so");
+    assert!(library.exists(), "{} is missing", library.display());
+    library
+}

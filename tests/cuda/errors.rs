@@ -1,0 +1,82 @@
+//! A device that cannot be used, or fails: one line that says why and what to do, and nothing lost.
+
+use crate::emulated::Emulated;
+use crate::support::Place;
+
+const RUN: &str = "run problem.safetensors --model model.safetensors --out run --quiet";
+
+fn place() -> Emulated {
+    let emulated = Emulated::new();
+    emulated
+        .place
+        .succeeds("measure images.npy -o problem.safetensors -m 24 --bits 2 --step 0.5 --seed 7");
+    emulated
+}
+
+#[test]
+fn every_way_to_have_no_gpu_is_one_line_with_the_reason_and_the_way_out() {
+    let emulated = place();
+    for (environment, reason) in [
+        (("QCS_EMU_NO_DEVICE", "1"), "no NVIDIA GPU is visible"),
+        (("QCS_EMU_DRIVER_VERSION", "10020"), "too old: it is for CUDA 10.2"),
+    ] {
+        let line = format!("{RUN} --device cuda");
+        emulated
+            .run(&line, &[environment])
+            .refuses(&line, 5, &[reason, "--device cpu"]);
+        assert!(!emulated.place.path("run").exists(), "nothing is left behind");
+    }
+    let line = format!("{RUN} --device cuda:3");
+    emulated.run(&line, &[]).refuses(&line, 5, &["cuda:3", "only 1 GPU"]);
+
+    let without = Place::with_problem();
+    let line = format!("{RUN} --device cuda");
+    without
+        .run(&line)
+        .refuses(&line, 5, &["libcuda.so.1 was not found", "--device cpu"]);
+}
+
+#[test]
+fn without_a_driver_auto_is_the_cpu_and_with_one_it_says_which_gpu() {
+    let without = Place::with_problem();
+    let engine = |json: serde_json::Value| json["machine"]["engine"].as_str().unwrap().to_owned();
+    let info = "info --model model.safetensors --json";
+    assert!(engine(without.succeeds(info).json()).starts_with("CPU"));
+
+    let emulated = place();
+    let found = engine(emulated.succeeds(info).json());
+    assert!(found.starts_with("cuda:0, qcs PTX emulator"), "{found}");
+    assert!(found.contains("sm_80"), "{found}");
+
+    let ran = emulated.run(info, &[("QCS_EMU_DRIVER_VERSION", "10020")]);
+    assert!(engine(ran.json()).starts_with("CPU"));
+    assert!(
+        ran.stderr
+            .contains("computing on the CPU: the NVIDIA driver is too old"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn a_full_device_says_how_much_was_needed_and_how_much_there_is() {
+    let emulated = place();
+    let line = format!("{RUN} --device cuda");
+    for environment in [("QCS_EMU_MEMORY", "100000"), ("QCS_EMU_FAIL_ALLOC", "1")] {
+        let ran = emulated.run(&line, &[environment]);
+        ran.refuses(&line, 5, &["cuda:0: a batch needs", "bytes", "free", "--batch auto"]);
+        std::fs::remove_dir_all(emulated.place.path("run")).unwrap();
+    }
+}
+
+#[test]
+fn a_kernel_that_fails_in_the_middle_ends_the_run_with_one_line() {
+    let emulated = place();
+    for kernel in ["langevin_propose:4", "ep_moments:7", "start_state", "denoise"] {
+        let line = format!("{RUN} --device cuda --force");
+        let ran = emulated.run(&line, &[("QCS_EMU_FAULT_KERNEL", kernel)]);
+        ran.refuses(&line, 5, &["cuda:0: a kernel failed", "qcs check", "--resume"]);
+    }
+    // The device is whole again: the run goes on, or starts again, to its end.
+    emulated.succeeds(&format!("{RUN} --device cuda --resume"));
+}

@@ -1,0 +1,228 @@
+//! Sampling on the device gives the CPU's samples, and the device is left alone meanwhile.
+
+use qcs::engine::Precision;
+use qcs::engine::cuda::CudaEngine;
+use qcs::files::npy;
+use qcs::prior::{Ncsnv2, Prior, Schedule};
+use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
+use qcs::sampler::{Outcome, Sampler, Settings, Unobserved};
+use qcs::{ImageShape, Images};
+use serde_json::Value;
+
+use crate::emulated::Emulated;
+
+/// MNIST's shape, with a small network.
+const IMAGE: ImageShape = ImageShape::new(1, 28, 28);
+
+/// Two images of 28×28, a network of four channels, three levels.
+fn place() -> Emulated {
+    let emulated = Emulated::new();
+    emulated.place.model("small.safetensors", IMAGE, |_, metadata| {
+        metadata.insert("num_classes".into(), "3".into());
+    });
+    let pixel = |i: usize| 0.5 + 0.5 * ((i * i % 89) as f32 / 9.0).sin();
+    let pixels: Vec<f32> = (0..2 * IMAGE.len()).map(pixel).collect();
+    npy::write(emulated.place.path("two.npy"), &[2, 1, 28, 28], &pixels).unwrap();
+    emulated
+}
+
+const RUN: &str = "run two.npy --model small.safetensors -m 96 --kappa 50 --matrix ill-conditioned --sigma 0.05 \
+                   --step-scale 0.3 --seed 5 --quiet";
+
+/// The largest difference of two runs' samples.
+fn difference(emulated: &Emulated, method: &str, one: &str, other: &str) -> f32 {
+    let read = |out: &str| {
+        let path = emulated.place.path(&format!("{out}/{method}/samples.npy"));
+        npy::read(&path).unwrap().to_f32().into_owned()
+    };
+    let (one, other) = (read(one), read(other));
+    assert_eq!(one.len(), 2 * IMAGE.len());
+    one.iter().zip(&other).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn samples_are_the_cpus_within_1e_3_for_both_methods_at_one_and_three_bits() {
+    let emulated = place();
+    for bits in [1, 3] {
+        let (cpu, cuda) = (format!("cpu{bits}"), format!("cuda{bits}"));
+        let line = format!("{RUN} --bits {bits} --method both --steps-per-level 2");
+        emulated.succeeds(&format!("{line} --out {cpu} --device cpu"));
+        emulated.succeeds(&format!("{line} --out {cuda} --device cuda --precision fp32"));
+        for method in ["ep", "diag"] {
+            let error = difference(&emulated, method, &cpu, &cuda);
+            println!("{method}, {bits} bits: {error:.1e}");
+            assert!(error < 1e-3, "{method}, {bits} bits: {error:e}");
+        }
+    }
+}
+
+fn count(stats: &Value, path: &str) -> u64 {
+    stats
+        .pointer(path)
+        .and_then(Value::as_u64)
+        .unwrap_or_else(|| panic!("{path} in {stats}"))
+}
+
+#[test]
+fn inside_a_noise_level_nothing_is_copied_waited_for_or_allocated() {
+    let emulated = Emulated::new();
+    let stats = |steps: u64| {
+        emulated.child("run::child_samples", &[("QCS_TEST_STEPS", &steps.to_string())]);
+        emulated.stats()
+    };
+    let (few, many) = (stats(1), stats(4));
+    assert_eq!(count(&few, "/graph_launches"), 3, "one for each step of three levels");
+    assert_eq!(count(&many, "/graph_launches"), 12);
+    for what in [
+        "/synchronisations",
+        "/allocations",
+        "/device_to_host/bytes",
+        "/device_to_host/calls",
+        "/device_to_device/calls",
+        "/host_to_device/calls",
+        "/memsets/calls",
+        "/graph_instantiations",
+    ] {
+        assert_eq!(count(&few, what), count(&many, what), "{what}");
+    }
+    let bytes = |stats| count(stats, "/host_to_device/bytes");
+    let records = 24 * 3 * (4 - 1);
+    assert_eq!(
+        bytes(&many) - bytes(&few),
+        records,
+        "only the records of the additional steps"
+    );
+}
+
+/// Three levels without an observer: a run by the command line also keeps checkpoints, by the clock.
+#[test]
+#[ignore = "run by its parent, with the emulator"]
+fn child_samples() {
+    let image = ImageShape::new(1, 8, 8);
+    let prior = Prior::random(Ncsnv2 { ngf: 4, image }, 0);
+    let simulation = Simulation {
+        bits: 1,
+        step: None,
+        sigma: 0.05,
+        mean_square: 0.25,
+        seed: 0,
+    };
+    let sensing = Sensing::Drawn {
+        ensemble: Ensemble::IllConditioned { kappa: 10.0 },
+        m: 40,
+    };
+    let images = Images::new(image, vec![0.5; 2 * image.len()]);
+    let problem = Problem::simulate(images, sensing, &simulation).unwrap();
+    let sampler = Sampler {
+        prior: &prior,
+        problem: Some(&problem),
+        images: 2,
+        schedule: &Schedule::geometric(1.0, 0.1, 3).unwrap(),
+        settings: Settings {
+            steps_per_level: std::env::var("QCS_TEST_STEPS").unwrap().parse().unwrap(),
+            step_scale: 0.1,
+            ..Settings::default()
+        },
+    };
+    let mut engine = CudaEngine::new(0, Some(Precision::Fp32)).unwrap();
+    let outcome = sampler.run(&mut engine, None, &mut Unobserved).unwrap();
+    assert!(matches!(outcome, Outcome::Finished(samples) if samples.diverged.is_empty()));
+}
+
+#[test]
+fn one_allocation_of_the_announced_size_holds_everything() {
+    let emulated = place();
+    emulated
+        .succeeds("measure two.npy -o p.safetensors -m 96 --kappa 50 --matrix ill-conditioned --sigma 0.05 --seed 5");
+    let info = emulated.succeeds(
+        "info --model small.safetensors --problem p.safetensors --batch 2 --json --device cuda --precision fp32",
+    );
+    let announced = count(&info.json(), "/machine/batch_bytes");
+    emulated.succeeds("run p.safetensors --model small.safetensors --out out --quiet --device cuda --precision fp32");
+    let stats = emulated.stats();
+    assert_eq!(count(&stats, "/allocations"), 1);
+    assert_eq!(count(&stats, "/peak_bytes"), announced);
+    assert_eq!(count(&stats, "/bytes_in_use"), 0, "everything is given back");
+}
+
+#[test]
+fn the_batch_that_auto_picks_fills_the_device_and_changes_nothing() {
+    let emulated = place();
+    let run = format!("{RUN} --steps-per-level 1 --precision fp32 --device cuda --chains 3");
+    emulated.succeeds(&format!("{run} --out four --batch 4"));
+    let memory = count(&emulated.stats(), "/peak_bytes").to_string();
+    let ran = emulated.run(
+        &format!("{run} --out auto --batch auto"),
+        &[("QCS_EMU_MEMORY", &memory)],
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let config = emulated.place.text("auto/config.toml");
+    assert!(config.contains("\nbatch = 4\n"), "{config}");
+    let next = format!("{run} --out more --batch 5");
+    let ran = emulated.run(&next, &[("QCS_EMU_MEMORY", &memory)]);
+    ran.refuses(&next, 5, &["GiB", "--batch auto"]);
+    let samples = |out: &str| emulated.place.read(&format!("{out}/ep/samples.npy"));
+    emulated.succeeds(&format!("{run} --out one --batch 1"));
+    assert!(samples("four") == samples("auto") && samples("one") == samples("auto"));
+}
+
+#[test]
+fn an_interrupted_run_goes_on_to_the_same_bits() {
+    let emulated = place();
+    let run = format!("{RUN} --steps-per-level 2 --device cuda --precision fp32");
+    emulated.succeeds(&format!("{run} --out whole"));
+    // Somewhere in the middle, wherever that is on this machine.
+    let mut child = emulated.command(&format!("{run} --out broken"), &[]).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    // SAFETY: a signal to our own child.
+    unsafe { libc_kill(child.id() as i32, 15) };
+    let code = child.wait().unwrap().code();
+    if code == Some(130) {
+        emulated.succeeds("run --resume --out broken --quiet --device cuda --precision fp32");
+    } else {
+        assert_eq!(code, Some(0), "it was faster than the signal");
+    }
+    let samples = |out: &str| emulated.place.read(&format!("{out}/ep/samples.npy"));
+    assert!(samples("whole") == samples("broken"));
+}
+
+unsafe extern "C" {
+    #[link_name = "kill"]
+    fn libc_kill(process: i32, signal: i32) -> i32;
+}
+
+#[test]
+fn scores_on_the_device_are_those_of_the_cpu() {
+    let emulated = place();
+    emulated.succeeds("measure two.npy -o p.safetensors -m 96 --matrix ill-conditioned --kappa 1000 --seed 2");
+    let read = |name: &str| npy::read(emulated.place.path(name)).unwrap().to_f32().into_owned();
+    let error = |a: &[f32], b: &[f32]| {
+        let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|v| f64::from(v * v)).sum::<f64>().sqrt();
+        norm(&mut a.iter().zip(b).map(|(a, b)| a - b)) / norm(&mut a.iter().copied())
+    };
+    let score = "score --model small.safetensors --x two.npy --sigma 0.3";
+    let likelihood = "likelihood --problem p.safetensors --x two.npy --beta 0.3";
+    emulated.succeeds(&format!("{score} --out s.npy --device cpu"));
+    emulated.succeeds(&format!("{likelihood} --out l.npy --device cpu"));
+    for architecture in ["70", "80"] {
+        for (precision, bound) in [("fp32", 1e-5), ("fp16", 2e-2), ("tf32", 2e-2)] {
+            let line = format!("{score} --out cuda.npy --device cuda --precision {precision}");
+            let ran = emulated.run(&line, &[("QCS_EMU_SM", architecture)]);
+            if (precision, architecture) == ("tf32", "70") {
+                ran.refuses(&line, 5, &["TF32", "fp16"]);
+                continue;
+            }
+            assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+            let error = error(&read("s.npy"), &read("cuda.npy"));
+            println!("sm_{architecture} {precision}: {error:.1e}");
+            assert!(error < bound, "sm_{architecture} {precision}: {error:e}");
+        }
+        let ran = emulated.run(
+            &format!("{likelihood} --out cuda.npy --device cuda"),
+            &[("QCS_EMU_SM", architecture)],
+        );
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let error = error(&read("l.npy"), &read("cuda.npy"));
+        assert!(error < 1e-6, "sm_{architecture} likelihood: {error:e}");
+    }
+}
