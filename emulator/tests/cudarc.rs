@@ -36,7 +36,7 @@ fn run_child(name: &str, libraries: &[&str], environment: &[(&str, &str)]) -> (b
         .output()
         .expect("the child starts");
     let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-    (output.status.success(), text.into_owned())
+    (output.status.success() && text.contains("1 passed"), text.into_owned())
 }
 
 #[test]
