@@ -65,14 +65,14 @@ pub struct Opened {
 }
 
 /// Opens what was asked for. Without a precision the CPU takes fp32 and a GPU the fastest that keeps the quality: see
-/// [`cuda::default_precision`].
+/// [`cuda::default_precision`]. The CPU gains nothing by another one, and rounds as a GPU would.
 ///
 /// # Errors
 /// [`Error::Device`] if a GPU was asked for by name and cannot be used, with the reason.
 pub fn open(device: &DeviceChoice, precision: Option<Precision>, threads: usize) -> Result<Opened> {
     let cpu = |note: Option<String>| {
         Ok(Opened {
-            engine: Box::new(CpuEngine::new(threads)) as Box<dyn Engine>,
+            engine: Box::new(CpuEngine::new(threads).rounding(precision.unwrap_or_default())) as Box<dyn Engine>,
             note,
         })
     };

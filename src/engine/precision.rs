@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use qcs_kernels::network::conv::precision::Precision as Rounding;
+
 use crate::{Error, Result};
 
 /// What the inner convolutions of the network round their inputs and weights to; sums are f32. EP is f64 and the Langevin
@@ -19,6 +21,19 @@ pub enum Precision {
 
 impl Precision {
     pub const ALL: [Self; 3] = [Self::Fp32, Self::Tf32, Self::Fp16];
+
+    /// What a convolution between so many channels multiplies, where that is not f32.
+    ///
+    /// The first and the last layer stay in f32: they are a hundredth of the work, the one sees noise of any size, and the
+    /// other would leave most of a tensor-core tile empty.
+    pub fn of_conv(self, inputs: usize, outputs: usize) -> Option<Rounding> {
+        let inner = inputs >= 8 && outputs >= 8;
+        match self {
+            Self::Tf32 if inner => Some(Rounding::Tf32),
+            Self::Fp16 if inner => Some(Rounding::F16),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Precision {

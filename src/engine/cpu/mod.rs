@@ -12,7 +12,7 @@ mod simd;
 mod threads;
 
 use crate::Result;
-use crate::engine::{Constants, Engine, Session};
+use crate::engine::{Constants, Engine, Precision, Session};
 use crate::plan::{Contents, Conv, Op, Plan, PlanBuilder, Target, TensorId};
 use conv::{BLOCK, ConvShape};
 use simd::Isa;
@@ -22,6 +22,7 @@ use threads::Threads;
 pub struct CpuEngine {
     threads: Threads,
     isa: Isa,
+    precision: Precision,
     target: CpuTarget,
 }
 
@@ -35,8 +36,15 @@ impl CpuEngine {
         Self {
             threads,
             isa: Isa::detect(),
+            precision: Precision::Fp32,
             target,
         }
+    }
+
+    /// The same with inputs and weights of the inner convolutions rounded as a GPU's tensor cores round them: to see what
+    /// that does to results, at no gain in speed.
+    pub fn rounding(self, precision: Precision) -> Self {
+        Self { precision, ..self }
     }
 
     /// The same without special instructions, as on a machine that has none.
@@ -52,7 +60,11 @@ impl Engine for CpuEngine {
     fn describe(&self) -> String {
         let count = self.threads.count();
         let plural = if count == 1 { "" } else { "s" };
-        format!("CPU, {count} thread{plural}, {}", self.isa.name())
+        let rounded = match self.precision {
+            Precision::Fp32 => String::new(),
+            other => format!(", rounding like {other}"),
+        };
+        format!("CPU, {count} thread{plural}, {}{rounded}", self.isa.name())
     }
 
     fn target(&self) -> &dyn Target {
@@ -76,6 +88,7 @@ impl Engine for CpuEngine {
         Ok(Box::new(session::CpuSession::new(
             &mut self.threads,
             self.isa,
+            self.precision,
             plan,
             constants,
         )?))

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use qcs_kernels::network::conv::precision::round;
+
 use super::conv::{BLOCK, PackedConv, Prologue, conv};
 use super::conv_shape;
 use super::ep::{self, CellsRef, Covariance};
@@ -13,7 +15,7 @@ use super::memory::{Arena, Operands};
 use super::products::{self, MatrixRef};
 use super::simd::Isa;
 use super::threads::Threads;
-use crate::engine::{Constants, Session, State, Step};
+use crate::engine::{Constants, Precision, Session, State, Step};
 use crate::plan::{Activation, Conv, Op, ParamId, Plan, Program, TensorId};
 use crate::prior::Prior;
 use crate::problem::{Problem, Spectrum, Values};
@@ -22,6 +24,7 @@ use crate::{Error, Result};
 pub struct CpuSession<'a> {
     threads: &'a mut Threads,
     isa: Isa,
+    precision: Precision,
     plan: &'a Plan,
     arena: Arena,
     /// Packed weights by the id of the weight they come from.
@@ -37,7 +40,13 @@ pub struct CpuSession<'a> {
 }
 
 impl<'a> CpuSession<'a> {
-    pub fn new(threads: &'a mut Threads, isa: Isa, plan: &'a Plan, constants: Constants<'a>) -> Result<Self> {
+    pub fn new(
+        threads: &'a mut Threads,
+        isa: Isa,
+        precision: Precision,
+        plan: &'a Plan,
+        constants: Constants<'a>,
+    ) -> Result<Self> {
         let needs_prior = !plan.params().is_empty();
         if needs_prior && constants.prior.is_none() {
             return Err(Error::Failed("the plan has a network but there is no prior".into()));
@@ -55,9 +64,12 @@ impl<'a> CpuSession<'a> {
         Ok(Self {
             threads,
             isa,
+            precision,
             plan,
             arena: Arena::new(plan.arena_bytes)?,
-            convs: constants.prior.map_or_else(HashMap::new, |prior| pack(plan, prior)),
+            convs: constants
+                .prior
+                .map_or_else(HashMap::new, |prior| pack(plan, prior, precision)),
             constants,
             spectrum,
             u_transposed,
@@ -154,6 +166,7 @@ impl<'a> CpuSession<'a> {
                 let packed = &self.convs[&op.weight];
                 let shape = conv_shape(plan.batch, &op, |id| plan.tensor(id).contents);
                 let scratch = at.scratch(scratch);
+                let rounding = self.precision.of_conv(channels(op.input), channels(op.output));
                 conv(
                     self.threads,
                     isa,
@@ -161,6 +174,7 @@ impl<'a> CpuSession<'a> {
                     packed,
                     input,
                     prologue,
+                    rounding,
                     residual,
                     scratch,
                     output,
@@ -426,12 +440,16 @@ impl CpuSession<'_> {
 }
 
 /// Packs the weights of every convolution of the plan, once each.
-fn pack(plan: &Plan, prior: &Prior) -> HashMap<ParamId, PackedConv> {
+fn pack(plan: &Plan, prior: &Prior, precision: Precision) -> HashMap<ParamId, PackedConv> {
     let weight = |id: ParamId| prior.weight(&plan.params()[id.0 as usize].name);
     let pack = |conv: Conv| {
         let dims = &plan.params()[conv.weight.0 as usize].shape;
         let shape = conv_shape(plan.batch, &conv, |id| plan.tensor(id).contents);
-        PackedConv::new(shape, weight(conv.weight), conv.bias.map(weight), dims[0], dims[1])
+        let mut values = weight(conv.weight).to_vec();
+        if let Some(rounding) = precision.of_conv(dims[1], dims[0]) {
+            values.iter_mut().for_each(|v| *v = round(rounding, *v));
+        }
+        PackedConv::new(shape, &values, conv.bias.map(weight), dims[0], dims[1])
     };
     plan.convs().into_iter().map(|conv| (conv.weight, pack(conv))).collect()
 }

@@ -158,17 +158,9 @@ impl Layout {
 }
 
 /// The precision that the tensor cores compute a convolution in; `None` is fp32 on the ordinary ones.
-///
-/// The first and the last layer stay in fp32: they are a hundredth of the work, the one sees noise of any size, and the
-/// other would leave most of a tensor-core tile empty.
 pub fn tensor_precision(precision: Precision, conv: &Conv, contents: impl Fn(TensorId) -> Contents) -> Option<Tensor> {
     let channels = |id| contents(id).feature().0;
-    let inner = channels(conv.input) >= 8 && channels(conv.output) >= 8;
-    match precision {
-        Precision::Tf32 if inner => Some(Tensor::Tf32),
-        Precision::Fp16 if inner => Some(Tensor::F16),
-        _ => None,
-    }
+    precision.of_conv(channels(conv.input), channels(conv.output))
 }
 
 /// Outputs, inputs and taps of a convolution's weight.

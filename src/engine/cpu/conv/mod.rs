@@ -6,6 +6,8 @@
 mod direct;
 mod winograd;
 
+use qcs_kernels::network::conv::precision::{Precision, round};
+
 use super::simd::{F32x8, F64x4, Isa, dispatch, elu};
 use super::threads::Threads;
 use winograd::Tiling;
@@ -124,7 +126,10 @@ pub enum Prologue<'a> {
     NormElu(&'a [f32]),
 }
 
-/// output = conv(activation(input)) + bias + residual
+/// Floats that a task rounds.
+const ROUNDED_AT_ONCE: usize = 1 << 14;
+
+/// output = conv(activation(input)) + bias + residual, with the activated input rounded if asked for
 #[allow(clippy::too_many_arguments)] // the operands of a convolution
 pub fn conv(
     threads: &mut Threads,
@@ -133,12 +138,18 @@ pub fn conv(
     packed: &PackedConv,
     input: &[f32],
     prologue: Prologue<'_>,
+    rounding: Option<Precision>,
     residual: Option<&[f32]>,
     scratch: &mut [f32],
     output: &mut [f32],
 ) {
     let (padded, scratch) = scratch.split_at_mut(shape.padded_len());
     pad(threads, isa, shape, input, prologue, padded);
+    if let Some(precision) = rounding {
+        threads.for_each(padded, ROUNDED_AT_ONCE, &|_, values| {
+            values.iter_mut().for_each(|v| *v = round(precision, *v));
+        });
+    }
     match packed {
         PackedConv::Direct(packed) => direct::conv(threads, isa, shape, packed, padded, residual, output),
         PackedConv::Winograd(packed) => {
@@ -291,6 +302,7 @@ mod tests {
             &packed,
             &input,
             prologue,
+            None,
             Some(&added),
             &mut scratch,
             &mut output,
