@@ -44,13 +44,13 @@ pub struct DemoArgs {
 }
 
 pub fn demo(args: &DemoArgs, global: &Global) -> Result<()> {
-    let mut engine = global.engine()?;
+    global.use_threads()?;
     let mut config = demo::config();
     config.sampler.seed = args.seed;
     if let Some(measure) = &mut config.measure {
         (measure.seed, measure.count) = (args.seed, args.count);
     }
-    let run = Run::load(config)?;
+    let mut run = Run::load(config)?;
     let output = Output::new(&args.out, global.quiet || args.json, args.json);
     let found = if args.resume {
         output.folder.find()?
@@ -60,6 +60,7 @@ pub fn demo(args: &DemoArgs, global: &Global) -> Result<()> {
     if matches!(found, Found::Finished(_)) {
         return output.nothing_to_do();
     }
+    let mut engine = global.engine_for(&mut run)?;
     output.claim(&run, &found, args.force)?;
     output.execute(&run, engine.as_mut())
 }

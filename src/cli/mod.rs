@@ -23,6 +23,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use qcs::engine::{self, Engine, Precision};
+use qcs::run::Run;
 use qcs::{Error, Result};
 
 #[derive(Parser)]
@@ -140,16 +141,24 @@ const MOST_THREADS: usize = 4096;
 impl Global {
     /// The engine that `--device`, `--precision` and `--threads` ask for.
     fn engine(&self) -> Result<Box<dyn Engine>> {
-        self.engine_with(self.precision()?)
+        self.use_threads()?;
+        self.open(self.precision()?)
+    }
+
+    /// The engine for a run, which may have begun in a precision; from now on it is the run's.
+    fn engine_for(&self, run: &mut Run) -> Result<Box<dyn Engine>> {
+        let engine = self.open(self.precision()?.or(run.config.precision))?;
+        run.config.precision = Some(engine.precision());
+        Ok(engine)
     }
 
     /// The same in fp32 if nothing else is asked for: for results that are compared with those of other programs.
     fn exact_engine(&self) -> Result<Box<dyn Engine>> {
-        self.engine_with(self.precision()?.or(Some(Precision::Fp32)))
+        self.use_threads()?;
+        self.open(self.precision()?.or(Some(Precision::Fp32)))
     }
 
-    fn engine_with(&self, precision: Option<Precision>) -> Result<Box<dyn Engine>> {
-        self.use_threads()?;
+    fn open(&self, precision: Option<Precision>) -> Result<Box<dyn Engine>> {
         let opened = engine::open(&self.device.parse()?, precision, self.threads)?;
         if let Some(note) = opened.note {
             self.note(&format!("note: {note}"));

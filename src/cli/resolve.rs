@@ -56,6 +56,7 @@ fn from_defaults(args: &RunArgs, preset: Option<&'static Preset>) -> Result<(Run
         problem: None,
         count: None,
         measure: None,
+        precision: None,
         schedule,
         sampler,
         identity: None,

@@ -83,7 +83,7 @@ impl RunArgs {
 }
 
 pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
-    let mut engine = global.engine()?;
+    global.use_threads()?;
     let output = Output::new(&args.out, global.quiet || args.json, args.json);
     let found = if args.resume {
         output.folder.find()?
@@ -104,6 +104,7 @@ pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
             Run::with_prior(config, prior)?
         }
     };
+    let mut engine = global.engine_for(&mut run)?;
     if let Some(levels) = &args.profile {
         engine.profile(levels_of(levels, run.schedule.len())?)?;
     }

@@ -52,6 +52,9 @@ pub trait Engine {
     /// What it is, for people: "CPU, 2 threads, AVX2+FMA".
     fn describe(&self) -> String;
 
+    /// In which precision the network multiplies.
+    fn precision(&self) -> Precision;
+
     /// What the planner must know.
     fn target(&self) -> &dyn Target;
 

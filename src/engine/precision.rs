@@ -4,12 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use qcs_kernels::network::conv::precision::Precision as Rounding;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
 /// What the inner convolutions of the network round their inputs and weights to; sums are f32. EP is f64 and the Langevin
 /// step f32 in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Precision {
     #[default]
     Fp32,

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::{Constants, Engine, Session, State};
+use super::{Constants, Engine, Precision, Session, State};
 use crate::Result;
 use crate::plan::{Op, Plan, Program, Target, TensorId};
 use crate::problem::Problem;
@@ -41,6 +41,10 @@ impl Engine for SeveralEngines {
     fn describe(&self) -> String {
         let all: Vec<String> = self.engines.iter().map(|e| e.describe()).collect();
         all.join(" + ")
+    }
+
+    fn precision(&self) -> Precision {
+        self.engines[0].precision()
     }
 
     fn target(&self) -> &dyn Target {

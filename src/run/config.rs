@@ -1,9 +1,11 @@
-//! Everything that decides a run, as TOML. Threads and device are not part of it: they never change a result.
+//! Everything that decides a run, as TOML. Threads and device are not part of it: threads never change a result, and
+//! a device only what rounding changes.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::Precision;
 use crate::likelihood::{EpStart, Likelihood, Method};
 use crate::prior::{Prior, Schedule};
 use crate::sampler::{GammaRule, Settings};
@@ -11,7 +13,7 @@ use crate::{Error, ImageShape, Result};
 
 use super::MeasureConfig;
 
-/// A run, complete: the same configuration gives the same bits.
+/// A run, complete: the same configuration gives the same bits on the same kind of device.
 ///
 /// Written to the run folder as `config.toml`. Keys are named as the flags of `qcs run`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +36,9 @@ pub struct RunConfig {
     /// Images to measure first; either this or `problem`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure: Option<MeasureConfig>,
+    /// In which precision the network multiplies; that of the engine if absent
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
     pub schedule: ScheduleConfig,
     pub sampler: SamplerConfig,
     /// What the named files held when the configuration was resolved

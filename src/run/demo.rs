@@ -47,6 +47,7 @@ pub fn config() -> RunConfig {
             mean_square: None,
             seed: 0,
         }),
+        precision: None,
         schedule: ScheduleConfig::geometric(10.0, 0.01, 120),
         sampler: SamplerConfig::new(&settings),
         identity: None,

@@ -67,6 +67,10 @@ impl Engine for CpuEngine {
         format!("CPU, {count} thread{plural}, {}{rounded}", self.isa.name())
     }
 
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
     fn target(&self) -> &dyn Target {
         &self.target
     }

@@ -131,6 +131,10 @@ impl Engine for CudaEngine {
         )
     }
 
+    fn precision(&self) -> Precision {
+        self.target.precision
+    }
+
     fn target(&self) -> &dyn Target {
         &self.target
     }
