@@ -124,8 +124,8 @@ pub fn is_problem(path: &Path) -> bool {
     named || starts_so()
 }
 
-/// The sampler's settings before any flag: a named preset's, or the model's own levels with the settings of the preset
-/// for images of its shape.
+/// The sampler's settings before any flag: a named preset's, or the model's own levels and recommendations, completed by
+/// the preset for images of its shape.
 pub fn sampler_defaults(
     prior: &Prior,
     preset: Option<&'static Preset>,
@@ -148,7 +148,14 @@ pub fn sampler_defaults(
         },
     };
     let settings = fitting.map_or_else(Settings::default, Preset::settings);
-    Ok((schedule, SamplerConfig::new(&settings)))
+    let mut sampler = SamplerConfig::new(&settings);
+    if preset.is_none() {
+        let recommended = prior.recommended;
+        sampler.steps_per_level = recommended.steps_per_level.unwrap_or(sampler.steps_per_level);
+        sampler.step_scale = recommended.step_scale.unwrap_or(sampler.step_scale);
+        sampler.xi = recommended.xi.or(sampler.xi);
+    }
+    Ok((schedule, sampler))
 }
 
 /// Whether two schedules are the same but for rounding, as a training program's float32 levels and ours are.
@@ -213,6 +220,10 @@ mod tests {
         );
         let (schedule, sampler) = sampler_defaults(&model(true), None, &none).unwrap();
         assert_eq!((schedule.sigmas, sampler.xi), (Some(vec![4.0, 2.0, 1.5]), Some(0.5)));
+        let mut advised = model(true);
+        advised.recommended.xi = Some(0.8);
+        assert_eq!(sampler_defaults(&advised, None, &none).unwrap().1.xi, Some(0.8));
+        assert_eq!(sampler_defaults(&advised, Some(celeba), &none).unwrap().1.xi, Some(0.3));
         let (mut schedule, mut sampler) = sampler_defaults(&model(false), None, &none).unwrap();
         assert_eq!((schedule.sigma_begin, schedule.levels), (Some(50.0), Some(232)));
 

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::str::FromStr;
 
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
-use super::{Ncsnv2, Prior, Schedule, parameters, square};
+use super::{Ncsnv2, Prior, Recommended, Schedule, parameters, square};
 use crate::{Error, ImageShape, Result};
 
 impl Prior {
@@ -63,6 +64,7 @@ impl Prior {
         Ok(Self {
             network,
             schedule,
+            recommended: recommended(path, &metadata)?,
             metadata,
             weights,
         })
@@ -151,6 +153,25 @@ fn to_f32(path: &Path, name: &str, tensor: &TensorView<'_>) -> Result<Vec<f32>> 
         ));
     }
     Ok(values)
+}
+
+fn recommended(path: &Path, metadata: &HashMap<String, String>) -> Result<Recommended> {
+    fn positive<T: FromStr + Default + PartialOrd>(path: &Path, entry: Option<(&str, &String)>) -> Result<Option<T>> {
+        let Some((key, text)) = entry else { return Ok(None) };
+        match text.parse::<T>() {
+            Ok(value) if value > T::default() => Ok(Some(value)),
+            _ => Err(Error::bad_file(
+                path,
+                format!("metadata `{key}` is no positive number: {text:?}"),
+            )),
+        }
+    }
+    let entry = |key: &'static str| metadata.get(key).map(|text| (key, text));
+    Ok(Recommended {
+        steps_per_level: positive(path, entry("steps_per_level"))?,
+        step_scale: positive(path, entry("step_scale"))?,
+        xi: positive(path, entry("xi"))?,
+    })
 }
 
 /// The `sigmas` tensor, or a geometric one from `sigma_begin`, `sigma_end` and `num_classes`.

@@ -22,10 +22,20 @@ pub struct Prior {
     pub network: Ncsnv2,
     /// From the file, if it names one.
     pub schedule: Option<Schedule>,
+    /// How to sample with it, where the file says so.
+    pub recommended: Recommended,
     /// The file's metadata, as written by whoever trained it.
     pub metadata: HashMap<String, String>,
     /// Weights by checkpoint key, in f32.
     weights: HashMap<String, Vec<f32>>,
+}
+
+/// Settings of the sampler that whoever trained a prior found to be best for it, from the metadata of the same names.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Recommended {
+    pub steps_per_level: Option<usize>,
+    pub step_scale: Option<f64>,
+    pub xi: Option<f64>,
 }
 
 impl Prior {
@@ -42,6 +52,7 @@ impl Prior {
         Self {
             network,
             schedule,
+            recommended: Recommended::default(),
             metadata: HashMap::new(),
             weights,
         }

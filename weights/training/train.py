@@ -184,13 +184,18 @@ def export(args):
     tensors = {k: v.contiguous() for k, v in state["ema"].items()}
     if args.half:
         tensors = {k: v if k == "sigmas" else v.half() for k, v in tensors.items()}
+    if args.levels:
+        tensors["sigmas"] = geometric(args.sigma_begin or config.sigma_begin, args.sigma_end or config.sigma_end, args.levels)
+    sigmas = tensors["sigmas"].tolist()
     metadata = dict(
         dataset=config.dataset, channels=config.channels, image_size=config.image_size, ngf=config.ngf,
-        sigma_begin=config.sigma_begin, sigma_end=config.sigma_end, num_classes=len(tensors["sigmas"]),
+        sigma_begin=f"{sigmas[0]:g}", sigma_end=f"{sigmas[-1]:g}", num_classes=len(sigmas),
         sigma_max_trained=config.sigma_top, steps=state["step"], batch=config.batch, seed=config.seed,
         date=datetime.date.today().isoformat(), loss=f"{state['validation']:.6f}",
         loss_meaning="validation DSM, sigma^2-weighted, per pixel", weights=f"EMA {EMA}",
         ema_rate_at_end=f"{ema_rate(state['step']):.4f}")
+    recommended = dict(steps_per_level=args.steps_per_level, step_scale=args.step_scale, xi=args.xi)
+    metadata.update({k: v for k, v in recommended.items() if v is not None})
     save_file(tensors, args.file, {k: str(v) for k, v in metadata.items()})
     print(f"{args.file}: {os.path.getsize(args.file):,} bytes, {metadata}")
 
@@ -221,6 +226,13 @@ def main():
     t.set_defaults(run_command=train)
     e = commands.add_parser("export")
     e.add_argument("--run", required=True, help="a training run's --out")
+    s = e.add_argument_group("sampler", "defaults of `qcs run` with this prior")
+    s.add_argument("--sigma-begin", type=float)
+    s.add_argument("--sigma-end", type=float)
+    s.add_argument("--levels", type=int, help="geometric, in place of the schedule of training")
+    s.add_argument("--steps-per-level", type=int)
+    s.add_argument("--step-scale", type=float)
+    s.add_argument("--xi", type=float)
     e.add_argument("--half", action="store_true", help="float16 weights")
     e.add_argument("file")
     e.set_defaults(run_command=export)
