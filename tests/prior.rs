@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use qcs::prior::{Ncsnv2, Prior, Schedule, parameters};
+use qcs::prior::{Ncsnv2, Prior, Recommended, Schedule, parameters};
 use qcs::{Error, ImageShape};
 use safetensors::{Dtype, tensor::TensorView};
 
@@ -109,6 +109,19 @@ fn the_schedule_comes_from_the_sigmas_or_the_metadata_or_not_at_all() {
 }
 
 #[test]
+fn a_file_may_recommend_settings_of_the_sampler() {
+    let tensors = tensors(&Prior::random(NETWORK, 1), Dtype::F32);
+    let none = open(&file(&tensors, &METADATA)).unwrap().recommended;
+    assert_eq!(none, Recommended::default());
+    let metadata = [&METADATA[..], &[("steps_per_level", "3"), ("step_scale", "1.25")]].concat();
+    let some = open(&file(&tensors, &metadata)).unwrap().recommended;
+    assert_eq!(
+        (some.steps_per_level, some.step_scale, some.xi),
+        (Some(3), Some(1.25), None)
+    );
+}
+
+#[test]
 fn a_missing_an_unknown_and_a_misshapen_weight_are_named() {
     let good = tensors(&Prior::random(NETWORK, 1), Dtype::F32);
     let broken = |change: &dyn Fn(&mut Tensors)| {
@@ -158,6 +171,9 @@ fn metadata_that_make_no_sense_are_named() {
         ("sigma_begin", "0.01"),
         ("sigma_end", "?"),
         ("num_classes", "-3"),
+        ("steps_per_level", "0"),
+        ("step_scale", "large"),
+        ("xi", "-1"),
     ] {
         let mut metadata = METADATA.to_vec();
         metadata.retain(|(k, _)| *k != key);

@@ -65,6 +65,7 @@ struct Global {
         long,
         global = true,
         value_name = "DEVICE",
+        env = "QCS_DEVICE",
         default_value = "auto",
         help_heading = "Global options"
     )]

@@ -61,10 +61,11 @@ impl Place {
         std::fs::write(self.path(name), bytes).unwrap();
     }
 
-    /// `qcs` with the given words, in this folder.
+    /// `qcs` with the given words, in this folder, on the CPU unless they say otherwise: a GPU rounds differently.
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_qcs"));
         command.args(line.split_whitespace()).current_dir(self.folder.path());
+        command.env("QCS_DEVICE", "cpu");
         command
     }
 

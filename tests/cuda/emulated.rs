@@ -57,6 +57,7 @@ impl Emulated {
 
     fn emulate<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
+            .env_remove("QCS_DEVICE")
             .env("LD_LIBRARY_PATH", self.place.path("lib"))
             .env("QCS_EMU_STATS", self.place.path("stats.json"))
     }

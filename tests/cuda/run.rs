@@ -202,10 +202,11 @@ fn scores_on_the_device_are_those_of_the_cpu() {
     };
     let score = "score --model small.safetensors --x two.npy --sigma 0.3";
     let likelihood = "likelihood --problem p.safetensors --x two.npy --beta 0.3";
-    emulated.succeeds(&format!("{score} --out s.npy --device cpu"));
     emulated.succeeds(&format!("{likelihood} --out l.npy --device cpu"));
     for architecture in ["70", "80"] {
-        for (precision, bound) in [("fp32", 1e-5), ("fp16", 2e-2), ("tf32", 2e-2)] {
+        for (precision, bound) in [("fp32", 1e-5), ("fp16", 1e-3), ("tf32", 1e-3)] {
+            // The CPU rounds alike; what is left is where a value lies so near to a tie that one of them rounds it up.
+            emulated.succeeds(&format!("{score} --out s.npy --device cpu --precision {precision}"));
             let line = format!("{score} --out cuda.npy --device cuda --precision {precision}");
             let ran = emulated.run(&line, &[("QCS_EMU_SM", architecture)]);
             if (precision, architecture) == ("tf32", "70") {
