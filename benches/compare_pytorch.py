@@ -1,30 +1,63 @@
-"""Times the network's forward pass in PyTorch and in qcs, alternating, in one run.
+"""Compares qcs with PyTorch on this machine: both sides alternate in one run, medians over the rounds.
 
-    python benches/compare_pytorch.py [ROUNDS]
+    python benches/compare_pytorch.py [forward] [reconstruction] [memory] [--rounds 3]
 
-Needs PyTorch (weights/training/requirements.txt). PyTorch runs in inference mode with 2 threads, and the better of its two
-memory layouts counts. Both sides use random weights: the time does not depend on them. Medians over the rounds.
+Without a name all three parts run. Needs PyTorch (weights/training/requirements.txt). Both sides have 2 threads. PyTorch
+runs in inference mode, in the better of its two memory layouts, and EP in the faster of float64 and float32.
 """
 
+import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from itertools import product
 from pathlib import Path
 
+import numpy
 import torch
+from safetensors.torch import save_file
+
+from pytorch_sampler import LAYOUTS, NCSNv2
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "weights" / "training"))
-from ncsnv2 import NCSNv2  # noqa: E402
-
 SIZES = {"mnist": (1, 28), "cifar10": (3, 32), "celeba": (3, 64)}
-CASES = [("mnist", 128, 8), ("mnist", 128, 1), ("cifar10", 128, 8), ("cifar10", 128, 1), ("celeba", 128, 1),
-         ("mnist", 24, 8), ("mnist", 24, 1)]
+THREADS = 2
 
 
-def pytorch(net, x, repetitions):
+def built(*target):
+    """The program of a cargo target, built if need be."""
+    command = ["cargo", *target, "--message-format=json"]
+    lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout.splitlines()
+    return [m["executable"] for m in map(json.loads, lines) if m.get("executable")][-1]
+
+
+def run(command):
+    """What a program prints as JSON, and the most memory it ever held, in MB."""
+    with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True) as process:
+        output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        sys.exit(f"{command} failed: {process.returncode}")
+    return json.loads(output), usage.ru_maxrss / 1000
+
+
+def network(preset, ngf):
+    channels, _ = SIZES[preset]
+    return NCSNv2(channels, ngf, torch.linspace(50, 0.01, 10)).eval()
+
+
+# --- the network's forward pass -----------------------------------------------------------------------------------------
+
+FORWARD = [("mnist", 128, 8), ("mnist", 128, 1), ("cifar10", 128, 8), ("cifar10", 128, 1), ("celeba", 128, 8),
+           ("celeba", 128, 1), ("mnist", 24, 8), ("mnist", 24, 1)]
+
+
+def pytorch_forward(net, x, repetitions):
     """Milliseconds of a forward pass."""
     sigma = torch.ones(x.shape[0])
     with torch.inference_mode():
@@ -35,38 +68,125 @@ def pytorch(net, x, repetitions):
     return 1e3 * (time.perf_counter() - start) / repetitions
 
 
-def qcs(bench, preset, ngf, batch, repetitions):
-    """Milliseconds of the network within a Langevin step."""
-    # Few measurements: the likelihood is not what is compared.
-    command = [bench, preset, str(ngf), str(batch), "50", str(repetitions), "--json"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["network_ms"]
+def qcs_forward(bench, preset, ngf, batch, repetitions):
+    """Milliseconds of the network within a Langevin step; few measurements, as the likelihood is not compared here."""
+    report, _ = run([bench, preset, ngf, batch, 50, repetitions, "--json"])
+    return report["network_ms"]
 
 
-def built_bench():
-    """The step benchmark's program, built if need be."""
-    command = ["cargo", "bench", "--bench", "step", "--no-run", "--message-format=json"]
-    lines = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout.splitlines()
-    messages = map(json.loads, lines)
-    return next(m["executable"] for m in messages if m.get("executable") and m["target"]["name"] == "step")
+def forward(rounds):
+    """Both sides with random weights: the time does not depend on them."""
+    torch.set_num_threads(THREADS)
+    bench = built("bench", "--bench", "step", "--no-run")
+    print("\n| network | ngf | batch | PyTorch ms | qcs ms | ratio |\n|---|---|---|---|---|---|")
+    for preset, ngf, batch in FORWARD:
+        channels, size = SIZES[preset]
+        net = network(preset, ngf)
+        repetitions = 20 if ngf < 128 else 1 if preset == "celeba" and batch > 1 else 3
+        theirs, ours = {}, []
+        for _ in range(rounds):
+            for layout in LAYOUTS.values():
+                x = torch.rand(batch, channels, size, size).to(memory_format=layout)
+                theirs.setdefault(layout, []).append(pytorch_forward(net.to(memory_format=layout), x, repetitions))
+            ours.append(qcs_forward(bench, preset, ngf, batch, repetitions))
+        best, mine = min(map(statistics.median, theirs.values())), statistics.median(ours)
+        print(f"| {preset} | {ngf} | {batch} | {best:.1f} | {mine:.1f} | {best / mine:.2f} |", flush=True)
+
+
+# --- whole reconstructions ----------------------------------------------------------------------------------------------
+
+def files(folder, qcs, preset, ngf, images):
+    """A problem file with the preset's number of measurements, and a weights file; ngf of None is the shipped prior."""
+    problem, weights = folder / f"{preset}.problem.safetensors", folder / f"{preset}.safetensors"
+    channels, size = SIZES[preset]
+    if ngf is None:
+        weights, source = shipped(), ROOT / "weights" / "demo-digits.idx3-ubyte"
+    else:
+        save_file(network(preset, ngf).state_dict(), weights, {"image_size": str(size)})
+        source = folder / "images.npy"
+        numpy.save(source, numpy.random.default_rng(0).random((images, channels, size, size), numpy.float32))
+    subprocess.run([qcs, "--quiet", "measure", source, "-o", problem, "--preset", preset, "--count", str(images),
+                    "--matrix", "ill-conditioned", "--kappa", "1000", "--sigma", "0.05", "--bits", "1"], check=True)
+    return problem, weights
+
+
+def shipped():
+    """The prior that the program carries."""
+    [weights] = (ROOT / "weights").glob("*.safetensors")
+    return weights
+
+
+def qcs_reconstruction(qcs, folder, problem, weights, images, flags):
+    """Seconds, mean PSNR, MB."""
+    report, memory = run([qcs, "--threads", THREADS, "run", problem, "--model", weights, "--out", folder / "run", "--force",
+                          "--json", "--batch", images, *flags])
+    [method] = report["methods"]
+    return method["seconds"], method["psnr"]["mean"], memory
+
+
+def pytorch_reconstruction(problem, weights, layout, ep, flags):
+    """Seconds, mean PSNR, MB."""
+    sampler = Path(__file__).with_name("pytorch_sampler.py")
+    report, memory = run([sys.executable, sampler, problem, weights, "--threads", THREADS, "--layout", layout, "--ep", ep,
+                          *flags])
+    return report["seconds"], statistics.mean(report["psnr"]), memory
+
+
+def sampler_flags(sigma_begin, levels, steps_per_level):
+    return ["--sigma-begin", sigma_begin, "--sigma-end", 0.01, "--levels", levels, "--steps-per-level", steps_per_level,
+            "--step-scale", 1.5, "--xi", 0.5, "--ep-iters", 5]
+
+
+RECONSTRUCTIONS = [("cifar10", 128, 8, sampler_flags(50, 20, 1)), ("mnist", None, 10, sampler_flags(10, 60, 3))]
+
+
+def reconstruction(rounds):
+    """PyTorch's layout and precision are the fastest of a first round; then both sides alternate."""
+    qcs = built("build", "--release")
+    print("\n| problem | batch | T·K | PyTorch's choice | PyTorch s | qcs s | ratio | PyTorch dB | qcs dB |\n" + 9 * "|---" + "|")
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        for preset, ngf, images, flags in RECONSTRUCTIONS:
+            problem, weights = files(folder, qcs, preset, ngf, images)
+            choices = list(product(LAYOUTS, ("float64", "float32")))
+            first = {c: pytorch_reconstruction(problem, weights, *c, flags)[0] for c in choices}
+            choice = min(choices, key=first.get)
+            theirs, ours = [], []
+            for _ in range(rounds):
+                theirs.append(pytorch_reconstruction(problem, weights, *choice, flags))
+                ours.append(qcs_reconstruction(qcs, folder, problem, weights, images, flags))
+            (t, t_psnr, _), (o, o_psnr, _) = (map(statistics.median, zip(*side)) for side in (theirs, ours))
+            name = f"{preset}, ngf {ngf}" if ngf else "mnist, shipped prior"
+            steps = f"{flags[5]}·{flags[7]}"
+            print(f"| {name} | {images} | {steps} | {', '.join(choice)} | {t:.2f} | {o:.2f} | {t / o:.2f} | {t_psnr:.1f} | "
+                  f"{o_psnr:.1f} |", flush=True)
+
+
+# --- memory -------------------------------------------------------------------------------------------------------------
+
+def memory(_):
+    """The most memory of a whole process that reconstructs eight CelebA-sized images, M = 4000."""
+    qcs = built("build", "--release")
+    flags = sampler_flags(50, 2, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        problem, weights = files(folder, qcs, "celeba", 128, 8)
+        *_, ours = qcs_reconstruction(qcs, folder, problem, weights, 8, flags)
+        theirs = {c: pytorch_reconstruction(problem, weights, *c, flags)[2] for c in product(LAYOUTS, ("float64", "float32"))}
+    choice = min(theirs, key=theirs.get)
+    print(f"\n| peak memory, celeba, ngf 128, batch 8 | MB |\n|---|---|\n| PyTorch, {', '.join(choice)} | {theirs[choice]:.0f} |\n"
+          f"| qcs | {ours:.0f} |")
 
 
 def main():
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    torch.set_num_threads(2)
-    bench = built_bench()
-    print(f"PyTorch {torch.__version__}, 2 threads\n\n| network | ngf | batch | PyTorch ms | qcs ms | ratio |\n|---|---|---|---|---|---|")
-    for preset, ngf, batch in CASES:
-        channels, size = SIZES[preset]
-        net = NCSNv2(channels, ngf, torch.linspace(50, 0.01, 10)).eval()
-        repetitions = 3 if ngf >= 128 else 20
-        theirs, ours = {}, []
-        for _ in range(rounds):
-            for layout in (torch.contiguous_format, torch.channels_last):
-                x = torch.rand(batch, channels, size, size).to(memory_format=layout)
-                theirs.setdefault(layout, []).append(pytorch(net.to(memory_format=layout), x, repetitions))
-            ours.append(qcs(bench, preset, ngf, batch, repetitions))
-        best, mine = min(map(statistics.median, theirs.values())), statistics.median(ours)
-        print(f"| {preset} | {ngf} | {batch} | {best:.1f} | {mine:.1f} | {best / mine:.2f} |", flush=True)
+    parts = {"forward": forward, "reconstruction": reconstruction, "memory": memory}
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    print(f"PyTorch {torch.__version__}, {THREADS} threads")
+    for name in args.parts or parts:
+        parts[name](args.rounds)
 
 
 if __name__ == "__main__":

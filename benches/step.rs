@@ -1,21 +1,21 @@
-//! Where a Langevin step spends its time: per op, for a preset's network at a given width, with random weights.
+//! Where a Langevin step spends its time, for a preset's network at a given width, with random weights.
 //!
-//! `cargo bench --bench step -- [PRESET] [NGF] [BATCH] [M] [REPETITIONS] [--json]`, by default `mnist 128 8 400 3`.
-//! `--json` prints one object instead: milliseconds of the network, of the likelihood and of the whole step.
+//! `cargo bench --bench step -- [PRESET] [NGF] [BATCH] [M] [REPETITIONS] [--layers | --json]`, by default
+//! `mnist 128 8 400 3`. One row per kind of op; `--layers` prints one row per convolution and norm, `--json` one object:
+//! milliseconds of the network, of the likelihood and of the whole step. Every op counts with its median repetition.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use qcs::engine::cpu::CpuEngine;
+use qcs::engine::cpu::{CpuEngine, conv_algorithm};
 use qcs::engine::{Constants, Engine, State, Step};
-use qcs::plan::{Op, Program};
+use qcs::plan::{Contents, Op, Plan, Program, TensorId};
 use qcs::prior::{Ncsnv2, Prior};
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
 use qcs::sampler::{Preset, SamplerPlan};
 use qcs::{ImageShape, Images};
 
 fn main() -> qcs::Result<()> {
-    let json = std::env::args().any(|a| a == "--json");
+    let flag = |name: &str| std::env::args().any(|a| a == name);
     let args: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
     let number = |i: usize, default: usize| args.get(i).map_or(default, |a| a.parse().expect("a number"));
     let preset = Preset::find(args.first().map_or("mnist", String::as_str))?;
@@ -26,50 +26,25 @@ fn main() -> qcs::Result<()> {
     let prior = Prior::random(Ncsnv2 { ngf, image }, 0);
     let problem = problem(image, m, batch)?;
     let mut engine = CpuEngine::new(0);
-    if !json {
-        println!(
-            "{}, {} ngf = {ngf}, batch {batch}, M = {m}",
-            engine.describe(),
-            preset.name
-        );
+    let title = format!(
+        "{}; {}, ngf = {ngf}, batch {batch}, M = {m}",
+        engine.describe(),
+        preset.name
+    );
+    let settings = preset.settings();
+    let compiled = SamplerPlan::new(&prior.network, Some(&problem), &settings, batch, engine.target())?;
+    let measured = measure(&mut engine, &compiled.plan, &prior, &problem, repetitions)?;
+    if flag("--json") {
+        print_json(&measured);
+        return Ok(());
     }
-
-    let compiled = SamplerPlan::new(
-        &prior.network,
-        Some(&problem),
-        &preset.settings(),
-        batch,
-        engine.target(),
-    )?;
-    let steps = [Step {
-        beta: 1.0,
-        alpha: 1e-4,
-        index: 0,
-    }];
-    let constants = Constants {
-        steps: &steps,
-        prior: Some(&prior),
-        problem: Some(&problem),
-        seed: 0,
-    };
-    let mut session = engine.session(&compiled.plan, constants)?;
-    session.bind(&(0..batch).map(|image| State { image, chain: 0 }).collect::<Vec<_>>())?;
-    session.execute(Program::Start, 0)?;
-    session.execute(Program::Step, 0)?;
-
-    let mut times: BTreeMap<&str, (Duration, u64)> = BTreeMap::new();
-    for _ in 0..repetitions {
-        session.execute_timed(Program::Step, 0, &mut |op: &Op, time| {
-            let entry = times.entry(op.name()).or_default();
-            entry.0 += time;
-            entry.1 += op.cost(&compiled.plan).flops;
-        })?;
-    }
-    if json {
-        print_json(&times, repetitions);
+    println!("{title}\n");
+    if flag("--layers") {
+        print_layers(&measured, &compiled.plan);
     } else {
-        report(&times, repetitions, compiled.plan.arena_bytes);
+        print_ops(&measured);
     }
+    println!("\narena {:.0} MB", compiled.plan.arena_bytes as f64 / 1e6);
     Ok(())
 }
 
@@ -89,6 +64,59 @@ fn problem(image: ImageShape, m: usize, batch: usize) -> qcs::Result<Problem> {
     Problem::simulate(images, sensing, &simulation)
 }
 
+/// One op of the step.
+struct Measured {
+    op: Op,
+    flops: u64,
+    seconds: f64,
+}
+
+fn measure(
+    engine: &mut CpuEngine,
+    plan: &Plan,
+    prior: &Prior,
+    problem: &Problem,
+    repetitions: usize,
+) -> qcs::Result<Vec<Measured>> {
+    let steps = [Step {
+        beta: 1.0,
+        alpha: 1e-4,
+        index: 0,
+    }];
+    let constants = Constants {
+        steps: &steps,
+        prior: Some(prior),
+        problem: Some(problem),
+        seed: 0,
+    };
+    let mut session = engine.session(plan, constants)?;
+    session.bind(
+        &(0..plan.batch)
+            .map(|image| State { image, chain: 0 })
+            .collect::<Vec<_>>(),
+    )?;
+    session.execute(Program::Start, 0)?;
+    session.execute(Program::Step, 0)?;
+    let instructions = plan.program(Program::Step);
+    let mut times: Vec<Vec<Duration>> = vec![Vec::with_capacity(repetitions); instructions.len()];
+    for _ in 0..repetitions {
+        let mut of_op = times.iter_mut();
+        session.execute_timed(Program::Step, 0, &mut |_, time| {
+            of_op.next().expect("one report per op").push(time);
+        })?;
+    }
+    let median = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2].as_secs_f64()
+    };
+    let of = |(instruction, times): (&qcs::plan::Instruction, Vec<Duration>)| Measured {
+        op: instruction.op,
+        flops: instruction.op.cost(plan).flops,
+        seconds: median(times),
+    };
+    Ok(instructions.iter().zip(times).map(of).collect())
+}
+
 /// Ops of the likelihood, and of the Langevin update itself; the rest is the network.
 const LIKELIHOOD: [&str; 9] = [
     "project",
@@ -103,54 +131,95 @@ const LIKELIHOOD: [&str; 9] = [
 ];
 const UPDATE: [&str; 2] = ["gamma", "langevin"];
 
-/// Milliseconds per step of the given ops.
-fn milliseconds(times: &BTreeMap<&str, (Duration, u64)>, ops: &[&str], repetitions: usize) -> f64 {
-    let seconds: f64 = ops
-        .iter()
-        .filter_map(|op| times.get(op))
-        .map(|t| t.0.as_secs_f64())
-        .sum();
-    1e3 * seconds / repetitions as f64
+fn total(measured: &[Measured]) -> f64 {
+    measured.iter().map(|m| m.seconds).sum()
 }
 
-fn print_json(times: &BTreeMap<&str, (Duration, u64)>, repetitions: usize) {
-    let all: Vec<&str> = times.keys().copied().collect();
-    let step = milliseconds(times, &all, repetitions);
-    let likelihood = milliseconds(times, &LIKELIHOOD, repetitions);
-    let network = step - likelihood - milliseconds(times, &UPDATE, repetitions);
+fn seconds_of(measured: &[Measured], ops: &[&str]) -> f64 {
+    let wanted = measured.iter().filter(|m| ops.contains(&m.op.name()));
+    wanted.map(|m| m.seconds).sum()
+}
+
+fn print_json(measured: &[Measured]) {
+    let (step, likelihood) = (total(measured), seconds_of(measured, &LIKELIHOOD));
+    let network = step - likelihood - seconds_of(measured, &UPDATE);
+    let [network, likelihood, step] = [network, likelihood, step].map(|seconds| 1e3 * seconds);
     println!(r#"{{"network_ms": {network:.3}, "likelihood_ms": {likelihood:.3}, "step_ms": {step:.3}}}"#);
 }
 
-fn report(times: &BTreeMap<&str, (Duration, u64)>, repetitions: usize, arena_bytes: usize) {
-    let total: f64 = times.values().map(|t| t.0.as_secs_f64()).sum();
-    let likelihood: f64 = LIKELIHOOD
-        .iter()
-        .filter_map(|op| times.get(op))
-        .map(|t| t.0.as_secs_f64())
-        .sum();
-    let mut rows: Vec<_> = times.iter().collect();
-    rows.sort_by_key(|(_, (time, _))| std::cmp::Reverse(*time));
-    println!("{:>18} {:>10} {:>7} {:>9}", "op", "ms/step", "share", "GFLOP/s");
-    for (op, (time, flops)) in rows {
-        let seconds = time.as_secs_f64();
-        let rate = *flops as f64 / seconds / 1e9;
-        let rate = if *flops == 0 {
-            String::new()
-        } else {
-            format!("{rate:.1}")
-        };
-        println!(
-            "{op:>18} {:>10.2} {:>6.1}% {rate:>9}",
-            1e3 * seconds / repetitions as f64,
-            100.0 * seconds / total
-        );
+/// Milliseconds, share of the step and effective GFLOP/s, as cells of a table.
+fn cells(seconds: f64, flops: u64, step: f64) -> String {
+    let rate = match flops {
+        0 => String::new(),
+        _ => format!("{:.0}", flops as f64 / seconds / 1e9),
+    };
+    format!("{:.2} | {:.1} % | {rate} |", 1e3 * seconds, 100.0 * seconds / step)
+}
+
+/// Kinds of ops among those measured, with their number, time and work; the slowest first.
+fn kinds<'a>(measured: impl Iterator<Item = &'a Measured>) -> Vec<(&'static str, usize, f64, u64)> {
+    let mut kinds: Vec<(&str, usize, f64, u64)> = Vec::new();
+    for m in measured {
+        match kinds.iter_mut().find(|kind| kind.0 == m.op.name()) {
+            Some((_, count, seconds, flops)) => {
+                *count += 1;
+                *seconds += m.seconds;
+                *flops += m.flops;
+            }
+            None => kinds.push((m.op.name(), 1, m.seconds, m.flops)),
+        }
     }
-    println!("{:>18} {:>10.2}", "whole step", 1e3 * total / repetitions as f64);
-    println!(
-        "{:>18} {:>10.2} {:>6.1}%",
-        "likelihood",
-        1e3 * likelihood / repetitions as f64,
-        100.0 * likelihood / total
-    );
-    println!("{:>18} {:>7.0} MB", "arena", arena_bytes as f64 / 1e6);
+    kinds.sort_by(|a, b| b.2.total_cmp(&a.2));
+    kinds
+}
+
+fn print_ops(measured: &[Measured]) {
+    let step = total(measured);
+    println!("| op | count | ms | share | GFLOP/s |\n|---|---|---|---|---|");
+    for (name, count, seconds, flops) in kinds(measured.iter()) {
+        println!("| {name} | {count} | {}", cells(seconds, flops, step));
+    }
+    let likelihood = seconds_of(measured, &LIKELIHOOD);
+    println!("| likelihood | | {}", cells(likelihood, 0, step));
+    println!("| whole step | | {}", cells(step, 0, step));
+}
+
+fn print_layers(measured: &[Measured], plan: &Plan) {
+    let step = total(measured);
+    println!("| layer | shape | algorithm | ms | share | GFLOP/s |\n|---|---|---|---|---|---|");
+    let is_layer = |m: &&Measured| matches!(m.op, Op::Conv(_) | Op::NormCoefficients { .. });
+    for m in measured.iter().filter(is_layer) {
+        let (name, shape, algorithm) = match m.op {
+            Op::Conv(conv) => {
+                let (inputs, ..) = plan.tensor(conv.input).contents.feature();
+                let (outputs, height, width) = plan.tensor(conv.output).contents.feature();
+                let dilation = match conv.dilation {
+                    1 => String::new(),
+                    d => format!(", dilation {d}"),
+                };
+                let kernel = conv.kernel;
+                let shape = format!("{kernel}×{kernel}, {inputs} → {outputs}, {height}×{width}{dilation}");
+                (&plan.param(conv.weight).name, shape, conv_algorithm(plan, &conv).name())
+            }
+            Op::NormCoefficients { input, gamma, .. } => (&plan.param(gamma).name, map_shape(plan, input), "norm"),
+            _ => unreachable!("filtered"),
+        };
+        let name = name.trim_end_matches(".weight").trim_end_matches(".gamma");
+        println!("| {name} | {shape} | {algorithm} | {}", cells(m.seconds, m.flops, step));
+    }
+    for (name, count, seconds, flops) in kinds(measured.iter().filter(|m| !is_layer(m))) {
+        println!("| {name}, {count} in all | | | {}", cells(seconds, flops, step));
+    }
+    println!("| whole step | | | {}", cells(step, 0, step));
+}
+
+fn map_shape(plan: &Plan, id: TensorId) -> String {
+    match plan.tensor(id).contents {
+        Contents::Feature {
+            channels,
+            height,
+            width,
+        } => format!("{channels}, {height}×{width}"),
+        _ => String::new(),
+    }
 }

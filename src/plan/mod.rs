@@ -123,6 +123,10 @@ impl Plan {
         &self.params
     }
 
+    pub fn param(&self, id: ParamId) -> &Param {
+        &self.params[id.0 as usize]
+    }
+
     /// The ops of one program, in order; empty if the plan has no such program.
     pub fn program(&self, program: Program) -> &[Instruction] {
         &self.programs[program as usize]

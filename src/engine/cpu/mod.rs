@@ -14,6 +14,7 @@ mod threads;
 use crate::Result;
 use crate::engine::{Constants, Engine, Precision, Session};
 use crate::plan::{Contents, Conv, Op, Plan, PlanBuilder, Target, TensorId};
+pub use conv::Algorithm;
 use conv::{BLOCK, ConvShape};
 use simd::Isa;
 use threads::Threads;
@@ -126,6 +127,11 @@ impl Target for CpuTarget {
             _ => 0,
         }
     }
+}
+
+/// How a convolution of the plan is computed.
+pub fn conv_algorithm(plan: &Plan, conv: &Conv) -> Algorithm {
+    conv_shape(plan.batch, conv, |id| plan.tensor(id).contents).algorithm()
 }
 
 fn conv_shape(batch: usize, op: &Conv, contents: impl Fn(TensorId) -> Contents) -> ConvShape {

@@ -3,6 +3,7 @@
 //! First the input is copied into a zero-padded plane, with its norm and ELU applied on the way. Then the layer is computed
 //! directly, or by Winograd's algorithm where that is faster; the choice depends on the layer's shape only.
 
+mod algorithm;
 mod direct;
 mod winograd;
 
@@ -10,6 +11,7 @@ use qcs_kernels::network::conv::precision::{Precision, round};
 
 use super::simd::{F32x8, F64x4, Isa, dispatch, elu};
 use super::threads::Threads;
+pub use algorithm::Algorithm;
 use winograd::Tiling;
 
 /// Channels per block: one AVX2 register.
@@ -28,9 +30,8 @@ pub struct ConvShape {
 }
 
 impl ConvShape {
-    /// Whether the transforms are paid back: they are spread over the channels of the other side.
     fn by_winograd(&self) -> bool {
-        self.kernel == 3 && self.in_blocks >= 2 && self.out_blocks >= 2
+        self.algorithm() == Algorithm::Winograd
     }
 
     fn pad(&self) -> usize {
