@@ -57,9 +57,9 @@ impl Engine for SeveralEngines {
     }
 
     fn choose_products(&mut self, by: Products) -> bool {
-        self.engines
-            .iter_mut()
-            .fold(true, |all, engine| engine.choose_products(by) && all)
+        // Every engine is told, also after one that has no library.
+        let told: Vec<bool> = self.engines.iter_mut().map(|e| e.choose_products(by)).collect();
+        told.iter().all(|&can| can)
     }
 
     /// Of the engine that needs most.
