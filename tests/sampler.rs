@@ -1,6 +1,7 @@
 //! The sampler on a small random network: what its results must not depend on, and what happens when a state diverges.
 
 use qcs::engine::cpu::CpuEngine;
+use qcs::engine::{Engine, SeveralEngines};
 use qcs::likelihood::{Likelihood, Method};
 use qcs::prior::{Ncsnv2, Prior, Schedule};
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
@@ -100,6 +101,20 @@ fn samples_do_not_depend_on_batch_size_or_threads() {
                 &format!("{method:?}, batch {batch}, {threads} threads"),
             );
         }
+    }
+}
+
+#[test]
+fn samples_do_not_depend_on_how_engines_share_a_batch() {
+    let mut fixture = fixture();
+    fixture.settings.chains = 1;
+    let reference = fixture.run(1);
+    for (batch, count) in [(4, 2), (4, 3), (3, 2), (2, 3), (1, 2)] {
+        fixture.settings.batch = batch;
+        let engines = (0..count).map(|_| Box::new(CpuEngine::new(1)) as Box<dyn Engine>);
+        let mut several = SeveralEngines::new(engines.collect());
+        let samples = finished(fixture.sampler().run(&mut several, None, &mut Unobserved));
+        assert_same_bits(&samples, &reference, &format!("batch {batch}, {count} engines"));
     }
 }
 

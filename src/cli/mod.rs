@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use qcs::engine::{self, Engine, Precision};
+use qcs::engine::{self, Engine, Precision, Products};
 use qcs::run::Run;
 use qcs::{Error, Result};
 
@@ -74,6 +74,9 @@ struct Global {
     /// take the fastest that keeps the quality]
     #[arg(long, global = true, value_name = "PRECISION", help_heading = "Global options")]
     precision: Option<String>,
+    /// Multiply with our own kernels even where cuBLAS loads: then a sample's last bits do not depend on the batch
+    #[arg(long, global = true, help_heading = "Global options")]
+    no_cublas: bool,
     /// Say nothing but errors and results
     #[arg(long, short, global = true, help_heading = "Global options")]
     quiet: bool,
@@ -160,11 +163,17 @@ impl Global {
     }
 
     fn open(&self, precision: Option<Precision>) -> Result<Box<dyn Engine>> {
-        let opened = engine::open(&self.device.parse()?, precision, self.threads)?;
+        let mut opened = engine::open(&self.device.parse()?, precision, self.threads)?;
+        opened.engine.choose_products(self.products());
         if let Some(note) = opened.note {
             self.note(&format!("note: {note}"));
         }
         Ok(opened.engine)
+    }
+
+    /// Who multiplies by U.
+    fn products(&self) -> Products {
+        if self.no_cublas { Products::Own } else { Products::Auto }
     }
 
     fn precision(&self) -> Result<Option<Precision>> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use qcs::files::npy;
-use qcs::likelihood::{EpStart, Likelihood};
+use qcs::likelihood::{EpStart, Likelihood, Method};
 use qcs::problem::Problem;
 use qcs::run::load_prior;
 use qcs::{Error, ImageShape, Images, Result};
@@ -120,6 +120,11 @@ pub fn likelihood(args: &LikelihoodArgs, global: &Global) -> Result<()> {
         ep_iterations: args.ep_iters,
         ep_start: EpStart::from(args.ep_start),
     };
+    if method == Method::Ep {
+        for note in engine.prepare(&problem)? {
+            global.note(&note);
+        }
+    }
     let scores = likelihood.score(engine.as_mut(), &problem, &x, args.beta)?;
     npy::write(&args.out, &shape, &scores)
 }

@@ -47,6 +47,18 @@ pub struct Constants<'a> {
     pub seed: u64,
 }
 
+/// Who computes products with U, the largest matrix of EP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Products {
+    /// A library where there is one and U is large, else our own code
+    #[default]
+    Auto,
+    /// Our own code, whose sums have an order that does not depend on the batch
+    Own,
+    /// A library
+    Library,
+}
+
 /// A device and its way of executing plans.
 pub trait Engine {
     /// What it is, for people: "CPU, 2 threads, AVX2+FMA".
@@ -66,6 +78,11 @@ pub trait Engine {
         Err(crate::Error::usage(
             "--profile is for a GPU and its profilers; `cargo bench --bench step` shows where the CPU spends its time",
         ))
+    }
+
+    /// Says who computes products with U in every session to come. False if there is no library to do it.
+    fn choose_products(&mut self, by: Products) -> bool {
+        by != Products::Library
     }
 
     /// Bytes of device memory that a session of the plan takes, known before anything is allocated.

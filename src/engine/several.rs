@@ -1,10 +1,10 @@
 //! Several engines as one: each takes a part of the batch. What a state becomes does not depend on its batch, so it does
-//! not depend on the split.
+//! not depend on the split; where a library computes products, its last bits may ([`Products::Own`] prevents it).
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::{Constants, Engine, Precision, Session, State};
+use super::{Constants, Engine, Precision, Products, Session, State};
 use crate::Result;
 use crate::plan::{Op, Plan, Program, Target, TensorId};
 use crate::problem::Problem;
@@ -58,6 +58,12 @@ impl Engine for SeveralEngines {
     /// Of the first engine: the others do the same.
     fn profile(&mut self, levels: RangeInclusive<usize>) -> Result<()> {
         self.engines[0].profile(levels)
+    }
+
+    fn choose_products(&mut self, by: Products) -> bool {
+        // Every engine is told, also after one that has no library.
+        let told: Vec<bool> = self.engines.iter_mut().map(|e| e.choose_products(by)).collect();
+        told.iter().all(|&can| can)
     }
 
     /// Of the engine that needs most.

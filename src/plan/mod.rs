@@ -142,6 +142,16 @@ impl Plan {
         self.instructions().any(|i| wanted(&i.op))
     }
 
+    /// Whether an op multiplies by U.
+    pub fn rotates(&self) -> bool {
+        self.has(|op| matches!(op, Op::RotateIn { .. } | Op::RotateOut { .. }))
+    }
+
+    /// Whether an op reads the spectrum of A. The diagonal method has none, and factorising A·Aᵀ can take a minute.
+    pub fn needs_spectrum(&self) -> bool {
+        self.rotates() || self.has(|op| matches!(op, Op::EpSeparate { .. }))
+    }
+
     /// The convolutions of all programs, one for each weight.
     pub fn convs(&self) -> Vec<Conv> {
         let mut seen = vec![false; self.params.len()];

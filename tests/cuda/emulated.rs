@@ -5,8 +5,11 @@ use std::process::Command;
 
 use crate::support::{Place, Ran};
 
-/// Libraries that the emulator stands in for.
-pub const DRIVER: &[&str] = &["libcuda.so.1"];
+/// The names under which the emulator stands in for NVIDIA's libraries.
+pub const DRIVER: &str = "libcuda.so.1";
+pub const BLAS: &str = "libcublas.so.12";
+pub const SOLVER: &str = "libcusolver.so.11";
+pub const NVTX: &str = "libnvToolsExt.so.1";
 
 /// A place whose commands find a GPU.
 pub struct Emulated {
@@ -14,15 +17,26 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// With the images and the model of [`Place::new`].
+    /// With the images and the model of [`Place::new`], and the driver alone.
     pub fn new() -> Self {
-        let place = Place::new();
-        let folder = place.path("lib");
+        Self::with(&[DRIVER])
+    }
+
+    /// The same with these libraries.
+    pub fn with(libraries: &[&str]) -> Self {
+        let emulated = Self { place: Place::new() };
+        emulated.link(libraries);
+        emulated
+    }
+
+    /// Has the commands to come find these libraries and no others.
+    pub fn link(&self, libraries: &[&str]) {
+        let folder = self.place.path("lib");
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).unwrap();
-        for name in DRIVER {
+        for name in libraries {
             std::os::unix::fs::symlink(library(), folder.join(name)).unwrap();
         }
-        Self { place }
     }
 
     /// `qcs` in this place, with the emulator, which writes its statistics when the program ends.

@@ -3,6 +3,9 @@
 mod commands;
 mod emulated;
 mod errors;
+mod libraries;
+mod profile;
 mod run;
+mod several;
 #[path = "../cli/support.rs"]
 mod support;

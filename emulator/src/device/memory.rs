@@ -6,7 +6,7 @@
 use crate::exec::Ranges;
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Alignment of allocations, as `cuMemAlloc` guarantees it, and width of each guard band.
 const ALIGN: usize = 256;
@@ -17,18 +17,32 @@ pub const POISON: u8 = 0xff;
 #[derive(Default)]
 pub struct GlobalMemory {
     table: Mutex<Table>,
+    host: Arc<Mutex<HostTable>>,
 }
 
 #[derive(Default)]
 struct Table {
     /// Address to size of what was asked for.
     owned: BTreeMap<u64, usize>,
-    /// Pinned host memory.
-    pinned: BTreeMap<u64, usize>,
-    /// Host memory that the program registered.
-    borrowed: BTreeMap<u64, usize>,
     in_use: usize,
     peak: usize,
+}
+
+/// Host memory that every device of the machine reaches.
+#[derive(Default)]
+struct HostTable {
+    pinned: BTreeMap<u64, usize>,
+    /// Registered by the program
+    borrowed: BTreeMap<u64, usize>,
+}
+
+/// Whether the bytes lie within one of the ranges.
+fn inside(ranges: &BTreeMap<u64, usize>, address: u64, bytes: usize) -> bool {
+    let found = ranges.range(..=address).next_back();
+    found.is_some_and(|(start, size)| {
+        let end = address.checked_add(bytes as u64);
+        end.is_some_and(|end| end <= start + *size as u64)
+    })
 }
 
 fn layout(bytes: usize) -> Option<Layout> {
@@ -37,9 +51,22 @@ fn layout(bytes: usize) -> Option<Layout> {
 }
 
 impl GlobalMemory {
-    fn table(&self) -> std::sync::MutexGuard<'_, Table> {
+    /// Memory of another device that reaches the same host memory.
+    pub fn beside(&self) -> GlobalMemory {
+        GlobalMemory {
+            table: Mutex::default(),
+            host: Arc::clone(&self.host),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
         // A panic while the lock was held left a table that is still consistent.
         self.table.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn host(&self) -> MutexGuard<'_, HostTable> {
+        // As above.
+        self.host.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Allocates poisoned memory; `None` if the host has no more.
@@ -81,12 +108,12 @@ impl GlobalMemory {
         if pointer.is_null() {
             return None;
         }
-        self.table().pinned.insert(pointer as u64, bytes);
+        self.host().pinned.insert(pointer as u64, bytes);
         Some(pointer as u64)
     }
 
     pub fn free_host(&self, address: u64) -> bool {
-        let Some(bytes) = self.table().pinned.remove(&address) else {
+        let Some(bytes) = self.host().pinned.remove(&address) else {
             return false;
         };
         let layout = Layout::from_size_align(bytes.max(1), ALIGN).expect("it was valid when it was allocated");
@@ -96,38 +123,29 @@ impl GlobalMemory {
     }
 
     pub fn register(&self, address: u64, bytes: usize) {
-        self.table().borrowed.insert(address, bytes);
+        self.host().borrowed.insert(address, bytes);
     }
 
     pub fn unregister(&self, address: u64) -> bool {
-        self.table().borrowed.remove(&address).is_some()
+        self.host().borrowed.remove(&address).is_some()
     }
 
     /// Whether all of the bytes belong to one allocation.
     pub fn contains(&self, address: u64, bytes: usize) -> bool {
-        let table = self.table();
-        let inside = |map: &BTreeMap<u64, usize>| {
-            let found = map.range(..=address).next_back();
-            found.is_some_and(|(start, size)| {
-                address
-                    .checked_add(bytes as u64)
-                    .is_some_and(|end| end <= start + *size as u64)
-            })
-        };
-        bytes == 0 || inside(&table.owned) || inside(&table.pinned) || inside(&table.borrowed)
+        let (table, host) = (self.table(), self.host());
+        let all = [&table.owned, &host.pinned, &host.borrowed];
+        bytes == 0 || all.into_iter().any(|ranges| inside(ranges, address, bytes))
     }
 
     /// Whether an address is in device memory proper, not in host memory that the device can reach.
     pub fn is_device(&self, address: u64) -> bool {
-        let table = self.table();
-        let found = table.owned.range(..=address).next_back();
-        found.is_some_and(|(start, size)| address < start + *size as u64)
+        inside(&self.table().owned, address, 1)
     }
 
     /// The valid ranges, for a launch.
     pub fn ranges(&self) -> Ranges {
-        let table = self.table();
-        let all = table.owned.iter().chain(&table.pinned).chain(&table.borrowed);
+        let (table, host) = (self.table(), self.host());
+        let all = table.owned.iter().chain(&host.pinned).chain(&host.borrowed);
         Ranges::new(all.map(|(start, size)| (*start, start + *size as u64)).collect())
     }
 

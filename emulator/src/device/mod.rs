@@ -33,6 +33,14 @@ impl Device {
         }
     }
 
+    /// Another device of the same machine: memory of its own, and the host memory that both reach.
+    pub fn beside(&self) -> Device {
+        Device {
+            memory: Arc::new(self.memory.beside()),
+            options: self.options.clone(),
+        }
+    }
+
     /// Parses a module and places its variables in device memory.
     pub fn load(&self, ptx: &str) -> Result<LoadedModule, LoadError> {
         Ok(LoadedModule::new(Module::parse(ptx)?, &self.memory))

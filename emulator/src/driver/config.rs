@@ -16,7 +16,10 @@ pub struct KernelFault {
 pub struct Config {
     pub multiprocessor: Multiprocessor,
     pub driver_version: i32,
+    /// How many devices there are
+    pub devices: usize,
     pub no_device: bool,
+    /// Bytes of each device
     pub memory: usize,
     /// Number of the allocation that fails, counted from 1.
     pub fail_allocation: Option<u64>,
@@ -53,6 +56,7 @@ impl Config {
         Config {
             multiprocessor,
             driver_version: variable("QCS_EMU_DRIVER_VERSION").unwrap_or(12080),
+            devices: variable("QCS_EMU_DEVICES").unwrap_or(1).max(1),
             no_device: switch("QCS_EMU_NO_DEVICE", false),
             memory: variable("QCS_EMU_MEMORY").unwrap_or(16 << 30),
             fail_allocation: variable("QCS_EMU_FAIL_ALLOC"),

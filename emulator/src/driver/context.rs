@@ -1,66 +1,92 @@
-//! Contexts. There is one; it is current or not to each thread.
+//! Contexts: each device has one, its primary context, and a thread has a stack of them whose top is current.
 
 use super::counters::Counters;
-use super::state::{context_status, driver, is_current, ready, ready_outside_capture, set_current};
+use super::state::{context_status, contexts, current, driver, ready, ready_outside_capture};
 use super::status::*;
 use super::{Handle, put};
 use std::ffi::{c_int, c_uint};
 
-/// Contexts have no contents: any non-null value will do.
-const CONTEXT: usize = 0x1000;
+/// Contexts have no contents: a handle is a number that tells the device.
+const FIRST: usize = 0x1000;
+const SPACING: usize = 0x100;
 
-fn context() -> Handle {
-    std::ptr::without_provenance_mut(CONTEXT)
+fn handle(ordinal: usize) -> Handle {
+    std::ptr::without_provenance_mut(FIRST + ordinal * SPACING)
 }
 
-/// # Safety
-/// `context` is null or valid for a write.
-unsafe fn create(target: *mut Handle, make_current: bool) -> Status {
-    if !driver().initialised {
-        return NOT_INITIALIZED;
+/// The device of a context.
+fn ordinal(context: Handle) -> Result<usize, Status> {
+    let devices = driver().gpus.len();
+    let found = (0..devices).find(|&ordinal| handle(ordinal) == context);
+    found.ok_or(INVALID_CONTEXT)
+}
+
+/// The context of a device.
+pub(super) fn of_device(device: c_int) -> Result<usize, Status> {
+    let state = driver();
+    if !state.initialised {
+        return Err(NOT_INITIALIZED);
     }
-    if make_current {
-        set_current(true);
-    }
-    // SAFETY: the caller vouches for the pointer.
-    unsafe { put(target, context()) }
+    let known = usize::try_from(device)
+        .ok()
+        .filter(|&ordinal| ordinal < state.gpus.len());
+    known.ok_or(INVALID_DEVICE)
 }
 
 /// # Safety
 /// `context` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) -> Status {
-    if device != 0 {
-        return INVALID_DEVICE;
+    match of_device(device) {
+        // SAFETY: the caller vouches for the pointer.
+        Ok(ordinal) => unsafe { put(context, handle(ordinal)) },
+        Err(status) => status,
     }
-    // SAFETY: the caller vouches for the pointer.
-    unsafe { create(context, false) }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> Status {
+pub extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> Status {
     driver().write_stats();
-    SUCCESS
+    of_device(device).err().unwrap_or(SUCCESS)
 }
 
 /// # Safety
 /// `context` is null or valid for a write.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuCtxCreate_v2(context: *mut Handle, _flags: c_uint, _device: c_int) -> Status {
+pub unsafe extern "C" fn cuCtxCreate_v2(context: *mut Handle, _flags: c_uint, device: c_int) -> Status {
+    let ordinal = match of_device(device) {
+        Ok(ordinal) => ordinal,
+        Err(status) => return status,
+    };
+    contexts(|stack| stack.push(ordinal));
     // SAFETY: the caller vouches for the pointer.
-    unsafe { create(context, true) }
+    unsafe { put(context, handle(ordinal)) }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuCtxDestroy_v2(_context: Handle) -> Status {
+pub extern "C" fn cuCtxDestroy_v2(context: Handle) -> Status {
     driver().write_stats();
-    set_current(false);
-    SUCCESS
+    match ordinal(context) {
+        Ok(ordinal) => {
+            contexts(|stack| stack.pop_if(|top| *top == ordinal));
+            SUCCESS
+        }
+        Err(status) => status,
+    }
 }
 
+/// Replaces the top of the stack; null takes it off.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSetCurrent(context: Handle) -> Status {
-    set_current(!context.is_null());
+    let new = match (context.is_null(), ordinal(context)) {
+        (true, _) => None,
+        (false, Ok(ordinal)) => Some(ordinal),
+        (false, Err(status)) => return status,
+    };
+    contexts(|stack| {
+        stack.pop();
+        stack.extend(new);
+    });
     SUCCESS
 }
 
@@ -69,25 +95,30 @@ pub extern "C" fn cuCtxSetCurrent(context: Handle) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetCurrent(target: *mut Handle) -> Status {
     // SAFETY: the caller vouches for the pointer.
-    unsafe { put(target, if is_current() { context() } else { std::ptr::null_mut() }) }
+    unsafe { put(target, current().map_or(std::ptr::null_mut(), handle)) }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxPushCurrent_v2(context: Handle) -> Status {
-    cuCtxSetCurrent(context)
+    match ordinal(context) {
+        Ok(ordinal) => {
+            contexts(|stack| stack.push(ordinal));
+            SUCCESS
+        }
+        Err(status) => status,
+    }
 }
 
 /// # Safety
 /// `target` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxPopCurrent_v2(target: *mut Handle) -> Status {
-    if !is_current() {
+    let Some(ordinal) = contexts(Vec::pop) else {
         return INVALID_CONTEXT;
-    }
-    set_current(false);
+    };
     if !target.is_null() {
         // SAFETY: not null, and the caller vouches for the rest.
-        unsafe { target.write(context()) };
+        unsafe { target.write(handle(ordinal)) };
     }
     SUCCESS
 }
@@ -96,11 +127,8 @@ pub unsafe extern "C" fn cuCtxPopCurrent_v2(target: *mut Handle) -> Status {
 /// `device` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetDevice(device: *mut c_int) -> Status {
-    if !is_current() {
-        return INVALID_CONTEXT;
-    }
     // SAFETY: the caller vouches for the pointer.
-    unsafe { put(device, 0) }
+    current().map_or(INVALID_CONTEXT, |ordinal| unsafe { put(device, ordinal as c_int) })
 }
 
 #[unsafe(no_mangle)]
@@ -116,12 +144,12 @@ pub extern "C" fn cuCtxSynchronize() -> Status {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSetFlags(_flags: c_uint) -> Status {
-    context_status(&driver())
+    context_status()
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSetLimit(_limit: c_int, _value: usize) -> Status {
-    context_status(&driver())
+    context_status()
 }
 
 /// # Safety
@@ -134,7 +162,7 @@ pub unsafe extern "C" fn cuCtxGetLimit(value: *mut usize, _limit: c_int) -> Stat
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSetCacheConfig(_config: c_int) -> Status {
-    context_status(&driver())
+    context_status()
 }
 
 /// # Safety

@@ -12,7 +12,7 @@ pub(super) fn check(command: &Command) -> Status {
         Err(status) => return status,
     };
     for (address, bytes) in command.device_ranges() {
-        if !state.device.memory().contains(address, bytes) {
+        if !state.contains(address, bytes) {
             eprintln!("qcs-emulator: {command:?} is outside of device memory");
             return INVALID_VALUE;
         }
@@ -70,7 +70,7 @@ copies! {
 /// Which way a copy goes that does not say so: unified addressing tells device memory by its address.
 fn direction(to: u64, from: u64, bytes: usize) -> Direction {
     let state = super::state::driver();
-    let on_device = |address| state.device.memory().contains(address, bytes);
+    let on_device = |address| state.contains(address, bytes);
     match (on_device(to), on_device(from)) {
         (true, false) => Direction::HostToDevice,
         (false, _) => Direction::DeviceToHost,

@@ -2,18 +2,21 @@
 
 use super::state::{State, driver};
 use crate::device::Report;
+use crate::device::memory::GlobalMemory;
 use crate::json::{Object, array};
 use crate::libraries::Uses;
 use std::collections::BTreeMap;
 use std::ffi::c_char;
 
-/// Counts since start or since the last reset.
+/// Counts since start or since the last reset, of all devices.
 #[derive(Clone, Default, Debug)]
 pub struct Counters {
     pub host_to_device: Traffic,
     pub device_to_host: Traffic,
     pub device_to_device: Traffic,
     pub memsets: Traffic,
+    /// Copies and fills that reached memory of another device than the current one; they are among the others, too.
+    pub foreign: Traffic,
     /// Calls that wait for the device: streams, events, contexts, and copies without a stream.
     pub synchronisations: u64,
     pub kernel_launches: u64,
@@ -74,11 +77,23 @@ impl State {
             .ranges
             .iter()
             .map(|(name, opened)| Object::new().text("range", name).integer("opened", *opened).finish());
+        let devices = self.gpus.iter().map(|gpu| {
+            let memory = gpu.device.memory();
+            Object::new()
+                .integer("kernel_launches", gpu.kernel_launches)
+                .integer("graph_launches", gpu.graph_launches)
+                .integer("bytes_in_use", memory.in_use() as u64)
+                .integer("peak_bytes", memory.peak() as u64)
+                .finish()
+        });
+        let sum =
+            |bytes: fn(&GlobalMemory) -> usize| self.gpus.iter().map(|gpu| bytes(gpu.device.memory()) as u64).sum();
         Object::new()
             .raw("host_to_device", &c.host_to_device.json())
             .raw("device_to_host", &c.device_to_host.json())
             .raw("device_to_device", &c.device_to_device.json())
             .raw("memsets", &c.memsets.json())
+            .raw("foreign", &c.foreign.json())
             .integer("synchronisations", c.synchronisations)
             .integer("kernel_launches", c.kernel_launches)
             .integer("graph_launches", c.graph_launches)
@@ -86,8 +101,9 @@ impl State {
             .integer("module_loads", c.module_loads)
             .integer("allocations", c.allocations)
             .integer("frees", c.frees)
-            .integer("bytes_in_use", self.device.memory().in_use() as u64)
-            .integer("peak_bytes", self.device.memory().peak() as u64)
+            .integer("bytes_in_use", sum(GlobalMemory::in_use))
+            .integer("peak_bytes", sum(GlobalMemory::peak))
+            .raw("devices", &array(devices))
             .integer("profiler_starts", c.profiler_starts)
             .integer("profiler_stops", c.profiler_stops)
             .raw("libraries", &array(libraries))
@@ -131,4 +147,7 @@ pub extern "C" fn qcs_emu_reset_stats() {
     let mut state = driver();
     state.counters = Counters::default();
     state.kernels.clear();
+    for gpu in &mut state.gpus {
+        (gpu.kernel_launches, gpu.graph_launches) = (0, 0);
+    }
 }

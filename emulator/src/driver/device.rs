@@ -1,5 +1,6 @@
 //! Initialisation and device properties.
 
+use super::context::of_device;
 use super::put;
 use super::state::driver;
 use super::status::*;
@@ -28,11 +29,10 @@ pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> Status {
 /// `device` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> Status {
-    match (driver().initialised, ordinal) {
-        (false, _) => NOT_INITIALIZED,
+    match of_device(ordinal) {
         // SAFETY: the caller vouches for the pointer.
-        (true, 0) => unsafe { put(device, 0) },
-        _ => INVALID_DEVICE,
+        Ok(_) => unsafe { put(device, ordinal) },
+        Err(status) => status,
     }
 }
 
@@ -49,13 +49,16 @@ pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> Status {
         };
     }
     // SAFETY: the caller vouches for the pointer.
-    unsafe { put(count, 1) }
+    unsafe { put(count, state.gpus.len() as c_int) }
 }
 
 /// # Safety
 /// `name` is null or valid for writes of `size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, size: c_int, _device: c_int) -> Status {
+pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, size: c_int, device: c_int) -> Status {
+    if let Err(status) = of_device(device) {
+        return status;
+    }
     let text = format!("qcs PTX emulator (sm_{})", driver().config.multiprocessor.sm);
     if name.is_null() || size < 1 {
         return INVALID_VALUE;
@@ -72,9 +75,14 @@ pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, size: c_int, _device
 /// # Safety
 /// `uuid` is null or valid for a write of 16 bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], _device: c_int) -> Status {
+pub unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) -> Status {
+    let mut bytes = *b"qcs-ptx-emulator";
+    match of_device(device) {
+        Ok(ordinal) => bytes[15] = bytes[15].wrapping_add(ordinal as u8),
+        Err(status) => return status,
+    }
     // SAFETY: the caller vouches for the pointer.
-    unsafe { put(uuid, *b"qcs-ptx-emulator") }
+    unsafe { put(uuid, bytes) }
 }
 
 /// # Safety
@@ -88,7 +96,10 @@ pub unsafe extern "C" fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int) -> 
 /// # Safety
 /// `bytes` is null or valid for a write.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) -> Status {
+pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> Status {
+    if let Err(status) = of_device(device) {
+        return status;
+    }
     // SAFETY: the caller vouches for the pointer.
     unsafe { put(bytes, driver().config.memory) }
 }
@@ -96,7 +107,10 @@ pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) 
 /// # Safety
 /// Both pointers are null or valid for a write.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceComputeCapability(major: *mut c_int, minor: *mut c_int, _device: c_int) -> Status {
+pub unsafe extern "C" fn cuDeviceComputeCapability(major: *mut c_int, minor: *mut c_int, device: c_int) -> Status {
+    if let Err(status) = of_device(device) {
+        return status;
+    }
     let sm = driver().config.multiprocessor.sm as c_int;
     // SAFETY: the caller vouches for the pointers.
     unsafe { put(major, sm / 10).max(put(minor, sm % 10)) }
@@ -105,7 +119,10 @@ pub unsafe extern "C" fn cuDeviceComputeCapability(major: *mut c_int, minor: *mu
 /// # Safety
 /// `value` is null or valid for a write.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _device: c_int) -> Status {
+pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> Status {
+    if let Err(status) = of_device(device) {
+        return status;
+    }
     let m = driver().config.multiprocessor;
     // SAFETY: the caller vouches for the pointer.
     unsafe { put(value, device_attribute(&m, attribute)) }

@@ -1,6 +1,6 @@
 //! Events with the host's clock.
 
-use super::state::ready;
+use super::state::{current, ready};
 use super::status::*;
 use super::stream::{Stream, is_capturing};
 use super::{Handle, destroy, object, put};
@@ -9,6 +9,8 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 struct Event {
+    /// The device of its context
+    owner: usize,
     timing: bool,
     recorded: Mutex<Option<Instant>>,
 }
@@ -19,10 +21,12 @@ const DISABLE_TIMING: c_uint = 2;
 /// `event` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventCreate(event: *mut Handle, flags: c_uint) -> Status {
-    if let Err(status) = ready() {
-        return status;
-    }
+    let owner = match ready() {
+        Ok(state) => state.ordinal,
+        Err(status) => return status,
+    };
     let new = Event {
+        owner,
         timing: flags & DISABLE_TIMING == 0,
         recorded: Mutex::new(None),
     };
@@ -38,6 +42,13 @@ pub unsafe extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> Status 
     let (Some(event), stream) = (unsafe { object::<Event>(event) }, unsafe { Stream::of(stream) }) else {
         return INVALID_HANDLE;
     };
+    if current().is_some_and(|ordinal| stream.owner.unwrap_or(ordinal) != event.owner) {
+        eprintln!(
+            "qcs-emulator: an event of device {} in a stream of another device",
+            event.owner
+        );
+        return INVALID_HANDLE;
+    }
     if !is_capturing(stream) {
         *event.recorded.lock().unwrap_or_else(|e| e.into_inner()) = Some(Instant::now());
     }
@@ -84,6 +95,10 @@ pub unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: Handl
     let (Some(start), Some(end)) = (unsafe { object::<Event>(start) }, unsafe { object::<Event>(end) }) else {
         return INVALID_HANDLE;
     };
+    if start.owner != end.owner {
+        eprintln!("qcs-emulator: the time between events of two devices");
+        return INVALID_HANDLE;
+    }
     let time = |event: &Event| *event.recorded.lock().unwrap_or_else(|e| e.into_inner());
     let (Some(from), Some(to), true) = (time(start), time(end), start.timing && end.timing) else {
         return INVALID_HANDLE;

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 pub struct Function {
+    /// The device of its context
+    pub owner: usize,
     pub module: Arc<LoadedModule>,
     index: usize,
     /// Dynamic shared memory that the program opted into.
@@ -25,8 +27,9 @@ const MAX_DYNAMIC_SHARED: c_int = 8;
 const SHARED_CARVEOUT: c_int = 9;
 
 impl Function {
-    pub fn new(module: Arc<LoadedModule>, index: usize) -> Function {
+    pub fn new(owner: usize, module: Arc<LoadedModule>, index: usize) -> Function {
         Function {
+            owner,
             module,
             index,
             dynamic_shared_limit: AtomicI32::new(0),

@@ -1,13 +1,15 @@
 //! Stream capture and graphs: recorded commands, run again in order.
 
 use super::copy::check;
-use super::state::{driver, ready};
+use super::state::{current, driver, ready, usable};
 use super::status::*;
 use super::stream::{Command, Stream, is_capturing};
 use super::{Handle, destroy, object, put};
 use std::ffi::{c_int, c_ulonglong};
 
 struct Graph {
+    /// The device of the context it was captured in
+    owner: usize,
     commands: Vec<Command>,
 }
 
@@ -19,12 +21,17 @@ pub unsafe extern "C" fn cuStreamBeginCapture_v2(stream: Handle, _mode: c_int) -
         eprintln!("qcs-emulator: the default stream cannot be captured");
         return CAPTURE_UNSUPPORTED;
     }
+    // SAFETY: the caller vouches for the stream.
+    let stream = unsafe { Stream::of(stream) };
     let mut state = match ready() {
         Ok(state) => state,
         Err(status) => return status,
     };
-    // SAFETY: the caller vouches for the stream.
-    let mut recording = unsafe { Stream::of(stream) }.lock();
+    let status = stream.usable("a capture in a stream");
+    if status != SUCCESS {
+        return status;
+    }
+    let mut recording = stream.lock();
     if recording.is_some() {
         return ILLEGAL_STATE;
     }
@@ -38,12 +45,16 @@ pub unsafe extern "C" fn cuStreamBeginCapture_v2(stream: Handle, _mode: c_int) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamEndCapture(stream: Handle, graph: *mut Handle) -> Status {
     // SAFETY: the caller vouches for the stream.
-    let Some(commands) = unsafe { Stream::of(stream) }.lock().take() else {
+    let stream = unsafe { Stream::of(stream) };
+    let Some(commands) = stream.lock().take() else {
         return ILLEGAL_STATE;
     };
     driver().captures -= 1;
+    let Some(owner) = stream.owner.or_else(current) else {
+        return INVALID_CONTEXT;
+    };
     // SAFETY: the caller vouches for the pointer.
-    unsafe { put(graph, Box::into_raw(Box::new(Graph { commands })).cast()) }
+    unsafe { put(graph, Box::into_raw(Box::new(Graph { owner, commands })).cast()) }
 }
 
 /// # Safety
@@ -68,6 +79,7 @@ pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
     };
     driver().counters.graph_instantiations += 1;
     let copy = Graph {
+        owner: graph.owner,
         commands: graph.commands.clone(),
     };
     // SAFETY: the caller vouches for the pointer.
@@ -87,12 +99,21 @@ pub unsafe extern "C" fn cuGraphLaunch(instance: Handle, stream: Handle) -> Stat
     let Some(graph) = (unsafe { object::<Graph>(instance) }) else {
         return INVALID_HANDLE;
     };
-    match ready() {
-        Ok(mut state) => state.counters.graph_launches += 1,
-        Err(status) => return status,
-    }
     // SAFETY: the caller vouches for the stream.
     let stream = unsafe { Stream::of(stream) };
+    match [usable("a graph", graph.owner), stream.usable("a graph in a stream")] {
+        [SUCCESS, SUCCESS] => {}
+        // The one error for arguments that `cuGraphLaunch` documents.
+        [INVALID_HANDLE, _] | [_, INVALID_HANDLE] => return INVALID_VALUE,
+        [status, _] => return status,
+    }
+    match ready() {
+        Ok(mut state) => {
+            state.counters.graph_launches += 1;
+            state.gpu().graph_launches += 1;
+        }
+        Err(status) => return status,
+    }
     for command in &graph.commands {
         // Memory may have been freed since the capture.
         let valid = check(command);

@@ -2,7 +2,7 @@
 
 use super::Handle;
 use super::function::Function;
-use super::state::{State, driver, ready};
+use super::state::{State, driver, ready, usable};
 use super::status::*;
 use super::stream::{Command, Stream};
 use crate::device::Report;
@@ -44,12 +44,13 @@ impl KernelLaunch {
                 Err(status) => return status,
             };
             state.counters.kernel_launches += 1;
+            state.gpu().kernel_launches += 1;
             if injected(&mut state, &kernel.name) {
                 eprintln!("qcs-emulator: kernel {}: injected fault", kernel.name);
-                state.sticky = LAUNCH_FAILED;
+                state.gpu().sticky = LAUNCH_FAILED;
                 return SUCCESS;
             }
-            (state.device.memory().ranges(), state.device.options.clone())
+            (state.memory().ranges(), state.config.options.clone())
         };
         let env = Environment {
             kernel,
@@ -71,7 +72,7 @@ impl KernelLaunch {
                 eprintln!("qcs-emulator: {error}");
                 let (status, sticks) = classify(&error);
                 if sticks {
-                    driver().sticky = status;
+                    driver().gpus[self.function.owner].sticky = status;
                     return SUCCESS;
                 }
                 status
@@ -188,6 +189,12 @@ pub unsafe extern "C" fn cuLaunchKernel(
         Arc::increment_strong_count(pointer);
         Arc::from_raw(pointer)
     };
+    // SAFETY: the caller vouches for the stream.
+    let stream = unsafe { Stream::of(stream) };
+    let status = usable("a kernel", function.owner).max(stream.usable("a kernel in a stream"));
+    if status != SUCCESS {
+        return status;
+    }
     let limit = function.shared_limit();
     if shared as usize > limit {
         let name = &function.kernel().name;
@@ -206,8 +213,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
         dynamic_shared: shared as usize,
         params,
     };
-    // SAFETY: the caller vouches for the stream.
-    unsafe { Stream::of(stream) }.submit(Command::Kernel(launch))
+    stream.submit(Command::Kernel(launch))
 }
 
 /// `CUlaunchConfig`.

@@ -1,6 +1,6 @@
 //! Allocation.
 
-use super::state::{ready, ready_outside_capture};
+use super::state::{driver, ready, ready_outside_capture};
 use super::status::*;
 use super::stream::{Stream, is_capturing};
 use super::{DevicePtr, Handle, put};
@@ -15,10 +15,10 @@ fn allocate(bytes: usize) -> Result<DevicePtr, Status> {
     state.counters.allocations += 1;
     state.allocation_number += 1;
     let chosen = state.config.fail_allocation == Some(state.allocation_number);
-    if chosen || state.device.memory().in_use().saturating_add(bytes) > state.config.memory {
+    if chosen || state.memory().in_use().saturating_add(bytes) > state.config.memory {
         return Err(OUT_OF_MEMORY);
     }
-    state.device.memory().allocate(bytes).ok_or(OUT_OF_MEMORY)
+    state.memory().allocate(bytes).ok_or(OUT_OF_MEMORY)
 }
 
 fn free(address: DevicePtr) -> Status {
@@ -26,8 +26,8 @@ fn free(address: DevicePtr) -> Status {
         return SUCCESS;
     }
     // Memory can be freed after a kernel has faulted, too.
-    let mut state = super::state::driver();
-    if !state.device.memory().free(address) {
+    let mut state = driver();
+    if !state.gpus.iter().any(|gpu| gpu.device.memory().free(address)) {
         eprintln!("qcs-emulator: {address:#x} is freed but not allocated");
         return INVALID_VALUE;
     }
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn cuMemHostAlloc(pointer: *mut Handle, bytes: usize, _fla
         Ok(state) => state,
         Err(status) => return status,
     };
-    match state.device.memory().allocate_host(bytes) {
+    match state.memory().allocate_host(bytes) {
         // SAFETY: the caller vouches for the pointer.
         Some(address) => unsafe { put(pointer, address as Handle) },
         None => OUT_OF_MEMORY,
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn cuMemAllocHost_v2(pointer: *mut Handle, bytes: usize) -
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemFreeHost(pointer: Handle) -> Status {
-    if super::state::driver().device.memory().free_host(pointer as u64) {
+    if driver().gpus[0].device.memory().free_host(pointer as u64) {
         SUCCESS
     } else {
         INVALID_VALUE
@@ -145,7 +145,7 @@ pub extern "C" fn cuMemHostRegister_v2(pointer: Handle, bytes: usize, _flags: c_
     ready().map_or_else(
         |status| status,
         |state| {
-            state.device.memory().register(pointer as u64, bytes);
+            state.memory().register(pointer as u64, bytes);
             SUCCESS
         },
     )
@@ -153,7 +153,7 @@ pub extern "C" fn cuMemHostRegister_v2(pointer: Handle, bytes: usize, _flags: c_
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemHostUnregister(pointer: Handle) -> Status {
-    if super::state::driver().device.memory().unregister(pointer as u64) {
+    if driver().gpus[0].device.memory().unregister(pointer as u64) {
         SUCCESS
     } else {
         INVALID_VALUE
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) ->
     };
     let all = state.config.memory;
     // SAFETY: the caller vouches for the pointers.
-    unsafe { put(free, all.saturating_sub(state.device.memory().in_use())).max(put(total, all)) }
+    unsafe { put(free, all.saturating_sub(state.memory().in_use())).max(put(total, all)) }
 }
 
 const POOL: usize = 0x2000;

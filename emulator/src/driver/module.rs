@@ -1,7 +1,7 @@
 //! Modules from PTX text.
 
 use super::function::Function;
-use super::state::{driver, ready};
+use super::state::{context_status, ready, usable};
 use super::status::*;
 use super::{DevicePtr, Handle, destroy, object, put};
 use crate::device::LoadedModule;
@@ -11,18 +11,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 struct ModuleObject {
+    /// The device of its context
+    owner: usize,
     loaded: Arc<LoadedModule>,
     functions: Vec<Arc<Function>>,
 }
 
 fn load(text: &str) -> Result<ModuleObject, Status> {
-    let (sm, newest, memory) = {
+    let (owner, sm, newest, memory) = {
         let mut state = ready()?;
         state.counters.module_loads += 1;
         (
+            state.ordinal,
             state.config.multiprocessor.sm,
             state.config.newest_ptx(),
-            state.device.memory().clone(),
+            state.memory().clone(),
         )
     };
     let module = Module::parse(text).map_err(|error| {
@@ -39,9 +42,13 @@ fn load(text: &str) -> Result<ModuleObject, Status> {
         return Err(NO_BINARY_FOR_GPU);
     }
     let loaded = Arc::new(LoadedModule::new(module, &memory));
-    let function = |index| Arc::new(Function::new(loaded.clone(), index));
+    let function = |index| Arc::new(Function::new(owner, loaded.clone(), index));
     let functions = (0..loaded.module.kernels.len()).map(function).collect();
-    Ok(ModuleObject { loaded, functions })
+    Ok(ModuleObject {
+        owner,
+        loaded,
+        functions,
+    })
 }
 
 /// # Safety
@@ -120,6 +127,10 @@ pub unsafe extern "C" fn cuModuleGetFunction(function: *mut Handle, module: Hand
     let (Some(module), false) = (unsafe { object::<ModuleObject>(module) }, name.is_null()) else {
         return INVALID_HANDLE;
     };
+    let status = usable("a module", module.owner);
+    if status != SUCCESS {
+        return status;
+    }
     // SAFETY: the caller passes a zero-terminated name.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     match module.functions.iter().find(|f| f.kernel().name == name) {
@@ -142,6 +153,10 @@ pub unsafe extern "C" fn cuModuleGetGlobal_v2(
     let (Some(module), false) = (unsafe { object::<ModuleObject>(module) }, name.is_null()) else {
         return INVALID_HANDLE;
     };
+    let status = usable("a module", module.owner);
+    if status != SUCCESS {
+        return status;
+    }
     // SAFETY: the caller passes a zero-terminated name.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     let Some((at, size)) = module.loaded.global(&name) else {
@@ -152,5 +167,5 @@ pub unsafe extern "C" fn cuModuleGetGlobal_v2(
         put(address, at);
         put(bytes, size);
     }
-    super::state::context_status(&driver())
+    context_status()
 }

@@ -1,25 +1,48 @@
-//! The one driver of the process.
+//! The one driver of the process, and its devices.
 
 use super::config::Config;
 use super::counters::{Counters, KernelTotals};
 use super::status::*;
 use crate::device::Device;
-use std::cell::Cell;
+use crate::device::memory::GlobalMemory;
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 pub struct State {
     pub config: Config,
-    pub device: Device,
+    /// By ordinal
+    pub gpus: Vec<Gpu>,
+    /// Of all devices
     pub counters: Counters,
     pub kernels: KernelTotals,
     pub initialised: bool,
-    /// The error of a kernel that faulted. A context does not recover from it.
-    pub sticky: Status,
     pub captures: u32,
     /// Allocations since start, for fault injection.
     pub allocation_number: u64,
     /// Launches per kernel since start, for fault injection.
     pub launch_numbers: std::collections::HashMap<String, u64>,
+}
+
+/// A device with its context, the only one it has.
+pub struct Gpu {
+    pub device: Device,
+    /// The error of a kernel that faulted. A context does not recover from it.
+    pub sticky: Status,
+    pub kernel_launches: u64,
+    pub graph_launches: u64,
+}
+
+impl State {
+    /// Whether all of the bytes belong to one allocation, on whichever device, or to host memory that devices reach.
+    pub fn contains(&self, address: u64, bytes: usize) -> bool {
+        self.gpus.iter().any(|gpu| gpu.device.memory().contains(address, bytes))
+    }
+
+    /// The device whose memory an address is in, if any.
+    pub fn owner(&self, address: u64) -> Option<usize> {
+        self.gpus.iter().position(|gpu| gpu.device.memory().is_device(address))
+    }
 }
 
 unsafe extern "C" {
@@ -38,14 +61,20 @@ pub fn driver() -> MutexGuard<'static, State> {
             // SAFETY: the callback takes no arguments and does not unwind.
             unsafe { atexit(write_stats_at_exit) };
         }
-        let device = Device::new(config.options.clone());
+        let first = Device::new(config.options.clone());
+        let gpu = |ordinal| Gpu {
+            device: if ordinal == 0 { first.clone() } else { first.beside() },
+            sticky: SUCCESS,
+            kernel_launches: 0,
+            graph_launches: 0,
+        };
+        let gpus = (0..config.devices).map(gpu).collect();
         Mutex::new(State {
             config,
-            device,
+            gpus,
             counters: Counters::default(),
             kernels: KernelTotals::new(),
             initialised: false,
-            sticky: SUCCESS,
             captures: 0,
             allocation_number: 0,
             launch_numbers: Default::default(),
@@ -56,41 +85,88 @@ pub fn driver() -> MutexGuard<'static, State> {
 }
 
 thread_local! {
-    /// Whether the context is current to this thread.
-    static CURRENT: Cell<bool> = const { Cell::new(false) };
+    /// The contexts of this thread, as ordinals of their devices; the last one is current.
+    static CONTEXTS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-pub fn set_current(current: bool) {
-    CURRENT.set(current);
+/// Reads or changes the thread's stack of contexts.
+pub fn contexts<R>(f: impl FnOnce(&mut Vec<usize>) -> R) -> R {
+    CONTEXTS.with_borrow_mut(f)
 }
 
-pub fn is_current() -> bool {
-    CURRENT.get()
+/// The device whose context is current to this thread.
+pub fn current() -> Option<usize> {
+    contexts(|stack| stack.last().copied())
 }
 
-/// Why a call that needs the context cannot go on, if so.
-pub fn context_status(state: &State) -> Status {
-    if !state.initialised {
-        return NOT_INITIALIZED;
+/// The driver, while a healthy context is current to the thread.
+pub struct Ready {
+    state: MutexGuard<'static, State>,
+    pub ordinal: usize,
+}
+
+impl Ready {
+    /// The current device.
+    pub fn gpu(&mut self) -> &mut Gpu {
+        &mut self.state.gpus[self.ordinal]
     }
-    if !is_current() { INVALID_CONTEXT } else { state.sticky }
+
+    /// The current device's memory.
+    pub fn memory(&self) -> &std::sync::Arc<GlobalMemory> {
+        self.state.gpus[self.ordinal].device.memory()
+    }
+}
+
+impl Deref for Ready {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Ready {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
 }
 
 /// The driver, if a context is current and healthy.
-pub fn ready() -> Result<MutexGuard<'static, State>, Status> {
+pub fn ready() -> Result<Ready, Status> {
     let state = driver();
-    match context_status(&state) {
-        SUCCESS => Ok(state),
+    if !state.initialised {
+        return Err(NOT_INITIALIZED);
+    }
+    let ordinal = current().ok_or(INVALID_CONTEXT)?;
+    match state.gpus[ordinal].sticky {
+        SUCCESS => Ok(Ready { state, ordinal }),
         status => Err(status),
     }
 }
 
+/// Why a call that needs the context cannot go on, if so.
+pub fn context_status() -> Status {
+    ready().err().unwrap_or(SUCCESS)
+}
+
 /// As `ready`, for calls that may not happen while a stream is being captured.
-pub fn ready_outside_capture(call: &str) -> Result<MutexGuard<'static, State>, Status> {
-    let state = ready()?;
-    if state.captures > 0 {
+pub fn ready_outside_capture(call: &str) -> Result<Ready, Status> {
+    let ready = ready()?;
+    if ready.captures > 0 {
         eprintln!("qcs-emulator: {call} while a stream is being captured");
         return Err(CAPTURE_UNSUPPORTED);
     }
-    Ok(state)
+    Ok(ready)
+}
+
+/// Whether an object made in the context `owner` may be used now: with another context current it may not.
+pub fn usable(what: &str, owner: usize) -> Status {
+    match current() {
+        Some(ordinal) if ordinal == owner => SUCCESS,
+        Some(ordinal) => {
+            eprintln!("qcs-emulator: {what} of device {owner} while the context of device {ordinal} is current");
+            INVALID_HANDLE
+        }
+        None => INVALID_CONTEXT,
+    }
 }

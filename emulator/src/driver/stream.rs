@@ -1,7 +1,7 @@
 //! Streams: commands run at once, or are recorded while the stream is being captured.
 
 use super::launch::KernelLaunch;
-use super::state::{driver, ready};
+use super::state::{State, current, driver, ready, usable};
 use super::status::*;
 use super::{DevicePtr, Handle, destroy, put};
 use crate::libraries::Gemm;
@@ -89,8 +89,18 @@ impl Command {
     }
 }
 
+/// Unified addressing lets a copy reach any device's memory, but not as fast.
+fn count_foreign(state: &mut State, addresses: &[u64], bytes: usize) {
+    let here = current();
+    let foreign = |&address: &u64| state.owner(address).is_some_and(|owner| Some(owner) != here);
+    if addresses.iter().any(foreign) {
+        state.counters.foreign.add(bytes);
+    }
+}
+
 fn copy(to: u64, from: u64, bytes: usize, direction: Direction) {
     let mut state = driver();
+    count_foreign(&mut state, &[to, from], bytes);
     let counters = &mut state.counters;
     match direction {
         Direction::HostToDevice => counters.host_to_device.add(bytes),
@@ -102,7 +112,10 @@ fn copy(to: u64, from: u64, bytes: usize, direction: Direction) {
 }
 
 fn fill(to: u64, value: u32, width: usize, count: usize) {
-    driver().counters.memsets.add(width * count);
+    let mut state = driver();
+    count_foreign(&mut state, &[to], width * count);
+    state.counters.memsets.add(width * count);
+    drop(state);
     let pattern = value.to_le_bytes();
     // SAFETY: the range was checked when the command was submitted.
     let bytes = unsafe { std::slice::from_raw_parts_mut(to as *mut u8, width * count) };
@@ -111,13 +124,15 @@ fn fill(to: u64, value: u32, width: usize, count: usize) {
         .for_each(|element| element.copy_from_slice(&pattern[..width]));
 }
 
-#[derive(Default)]
 pub struct Stream {
+    /// The device of its context; a predefined stream is of the current one
+    pub owner: Option<usize>,
     pub recording: Mutex<Option<Vec<Command>>>,
 }
 
 /// The null stream and the two predefined ones share an object.
 static DEFAULT: Stream = Stream {
+    owner: None,
     recording: Mutex::new(None),
 };
 
@@ -134,6 +149,11 @@ impl Stream {
 
     pub fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<Command>>> {
         self.recording.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Whether kernels and graphs may go there now: see [`usable`].
+    pub fn usable(&self, what: &str) -> Status {
+        self.owner.map_or(SUCCESS, |owner| usable(what, owner))
     }
 
     pub fn submit(&self, command: Command) -> Status {
@@ -153,11 +173,15 @@ pub fn is_capturing(stream: &Stream) -> bool {
 /// `stream` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCreate(stream: *mut Handle, _flags: c_uint) -> Status {
-    if let Err(status) = ready() {
-        return status;
-    }
+    let new = match ready() {
+        Ok(state) => Stream {
+            owner: Some(state.ordinal),
+            recording: Mutex::new(None),
+        },
+        Err(status) => return status,
+    };
     // SAFETY: the caller vouches for the pointer.
-    unsafe { put(stream, Box::into_raw(Box::<Stream>::default()).cast()) }
+    unsafe { put(stream, Box::into_raw(Box::new(new)).cast()) }
 }
 
 /// # Safety

@@ -4,7 +4,7 @@ use super::gemm::Gemm;
 use super::handles::Handles;
 use super::matrix::{Operand, check};
 use super::refuse;
-use crate::driver::state::{ready, ready_outside_capture};
+use crate::driver::state::{driver, ready, ready_outside_capture};
 use crate::driver::{Command, DevicePtr, Handle, SUCCESS, Status, Stream, is_capturing};
 use std::ffi::c_int;
 
@@ -35,7 +35,7 @@ fn unknown_handle(function: &str) -> BlasStatus {
     refuse(
         function,
         CUBLAS_NOT_INITIALIZED,
-        "the handle is null, destroyed or not of cuBLAS",
+        "the handle is null, destroyed, of another context or not of cuBLAS",
     )
 }
 
@@ -94,8 +94,15 @@ pub unsafe extern "C" fn cublasGetVersion_v2(_handle: Handle, version: *mut c_in
 }
 
 /// Also gives up a workspace set before, as cuBLAS does.
+///
+/// # Safety
+/// `stream` is a live stream.
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasSetStream_v2(handle: Handle, stream: Handle) -> BlasStatus {
+pub unsafe extern "C" fn cublasSetStream_v2(handle: Handle, stream: Handle) -> BlasStatus {
+    // SAFETY: the caller vouches for the stream.
+    if unsafe { Stream::of(stream) }.usable("cuBLAS in a stream") != SUCCESS {
+        return CUBLAS_INVALID_VALUE;
+    }
     let settings = Settings {
         stream: stream.expose_provenance(),
         workspace: None,
@@ -124,7 +131,7 @@ pub extern "C" fn cublasSetWorkspace_v2(handle: Handle, workspace: DevicePtr, by
         );
     }
     let workspace = Operand::vector("the workspace", workspace, bytes, 1);
-    if let Err(reason) = check(&[workspace], &[], state.device.memory()) {
+    if let Err(reason) = check(&[workspace], &[], state.memory()) {
         return refuse(NAME, CUBLAS_INVALID_VALUE, reason);
     }
     HANDLES.change(handle, |settings| settings.workspace = Some(workspace));
@@ -167,7 +174,7 @@ fn submit(handle: Handle, gemm: Result<Gemm, String>, function: &'static str) ->
             Err(status) => return no_context(function, status),
         };
         let written: Vec<Operand> = [gemm.c].into_iter().chain(gemm.workspace).collect();
-        if let Err(reason) = check(&[gemm.a, gemm.b], &written, state.device.memory()) {
+        if let Err(reason) = check(&[gemm.a, gemm.b], &written, state.memory()) {
             return refuse(function, CUBLAS_INVALID_VALUE, reason);
         }
         if is_capturing(stream) && gemm.workspace.is_none() {
@@ -190,11 +197,7 @@ unsafe fn host_scalar<T: Copy + Into<f64>>(name: &str, scalar: *const T) -> Resu
     if scalar.is_null() {
         return Err(format!("{name} is null"));
     }
-    let on_device = crate::driver::state::driver()
-        .device
-        .memory()
-        .is_device(scalar.addr() as u64);
-    if on_device {
+    if driver().owner(scalar.addr() as u64).is_some() {
         return Err(format!("{name} is in device memory, and the pointer mode is the host"));
     }
     // SAFETY: neither null nor on the device: the caller vouches for the rest.

@@ -1,13 +1,16 @@
-//! The handles of a library. A handle is a number, so that a null, foreign or destroyed one is recognised.
+//! The handles of a library. A handle is a number, so that a null, foreign or destroyed one is recognised. It is known in
+//! the context that it was made in.
 
 use crate::driver::Handle;
+use crate::driver::state::current;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 pub struct Handles<T>(Mutex<Table<T>>);
 
 struct Table<T> {
-    live: BTreeMap<usize, T>,
+    /// The device of each handle's context, and its settings
+    live: BTreeMap<usize, (Option<usize>, T)>,
     made: usize,
 }
 
@@ -31,22 +34,34 @@ impl<T: Clone + Default> Handles<T> {
         let mut table = self.table();
         table.made += 1;
         let handle = table.made * SPACING;
-        table.live.insert(handle, T::default());
+        table.live.insert(handle, (current(), T::default()));
         std::ptr::without_provenance_mut(handle)
     }
 
     /// Whether there was such a handle.
     pub fn destroy(&self, handle: Handle) -> bool {
-        self.table().live.remove(&handle.addr()).is_some()
+        let mut table = self.table();
+        let known = table
+            .live
+            .get(&handle.addr())
+            .is_some_and(|(owner, _)| *owner == current());
+        known && table.live.remove(&handle.addr()).is_some()
     }
 
     /// The settings of a live handle.
     pub fn get(&self, handle: Handle) -> Option<T> {
-        self.table().live.get(&handle.addr()).cloned()
+        let table = self.table();
+        let found = table.live.get(&handle.addr()).filter(|(owner, _)| *owner == current());
+        found.map(|(_, settings)| settings.clone())
     }
 
     /// Changes the settings; false if the handle is not live.
     pub fn change(&self, handle: Handle, change: impl FnOnce(&mut T)) -> bool {
-        self.table().live.get_mut(&handle.addr()).map(change).is_some()
+        let mut table = self.table();
+        let found = table
+            .live
+            .get_mut(&handle.addr())
+            .filter(|(owner, _)| *owner == current());
+        found.map(|(_, settings)| change(settings)).is_some()
     }
 }

@@ -8,10 +8,9 @@ use super::matrix::{Operand, check};
 use super::refuse;
 use super::svd::{Decomposition, singular};
 use crate::device::memory::POISON;
-use crate::driver::state::{State, ready, ready_outside_capture};
+use crate::driver::state::{Ready, ready, ready_outside_capture};
 use crate::driver::{DevicePtr, Handle, INVALID_CONTEXT, NOT_INITIALIZED, Status};
 use std::ffi::{c_char, c_int};
-use std::sync::MutexGuard;
 
 /// `cusolverStatus_t`.
 pub type SolverStatus = c_int;
@@ -30,9 +29,9 @@ const DOUBLE: usize = size_of::<f64>();
 static HANDLES: Handles<()> = Handles::new();
 
 /// The driver, if the handle is live, the context healthy and nothing is being captured.
-fn enter(function: &str, handle: Handle) -> Result<MutexGuard<'static, State>, SolverStatus> {
+fn enter(function: &str, handle: Handle) -> Result<Ready, SolverStatus> {
     if HANDLES.get(handle).is_none() {
-        let reason = "the handle is null, destroyed or not of cuSOLVER";
+        let reason = "the handle is null, destroyed, of another context or not of cuSOLVER";
         return Err(refuse(function, CUSOLVER_NOT_INITIALIZED, reason));
     }
     ready_outside_capture(function).map_err(|status| no_context(function, status))
@@ -85,7 +84,7 @@ pub extern "C" fn cusolverDnSetStream(handle: Handle, _stream: Handle) -> Solver
         return refuse(
             NAME,
             CUSOLVER_NOT_INITIALIZED,
-            "the handle is null, destroyed or not of cuSOLVER",
+            "the handle is null, destroyed, of another context or not of cuSOLVER",
         );
     }
     finish(ready().map(drop).map_err(|status| no_context(NAME, status)))
@@ -371,7 +370,7 @@ fn compute<const N: usize>(
         Ok(state) => state,
         Err(status) => return status,
     };
-    let checked = operands.and_then(|operands| check(&[], &operands, state.device.memory()).map(|()| operands));
+    let checked = operands.and_then(|operands| check(&[], &operands, state.memory()).map(|()| operands));
     let operands = match checked {
         Ok(operands) => operands,
         Err(reason) => return refuse(function, CUSOLVER_INVALID_VALUE, reason),

@@ -182,7 +182,7 @@ fn child_single() {
 fn what_cublas_cannot_do_is_refused() {
     let text = child("blas::child_refusals", &[]);
     for reason in [
-        "the handle is null, destroyed or not of cuBLAS",
+        "the handle is null, destroyed, of another context or not of cuBLAS",
         "an extent is negative",
         "the operation on B is none of N, T, C",
         "leading dimension 2 of A is less than its 3 rows",
@@ -275,7 +275,9 @@ fn child_refusals() {
     assert_eq!(good.run(), CUBLAS_INVALID_VALUE, "an operand lies in the workspace");
     ok(cuMemFree_v2(workspace));
 
-    assert_eq!(cublasSetStream_v2(null_mut(), null_mut()), CUBLAS_NOT_INITIALIZED);
+    // SAFETY: the default stream.
+    let status = unsafe { cublasSetStream_v2(null_mut(), null_mut()) };
+    assert_eq!(status, CUBLAS_NOT_INITIALIZED);
     assert_eq!(cublasDestroy_v2(handle), CUBLAS_SUCCESS);
     assert_eq!(cublasDestroy_v2(handle), CUBLAS_NOT_INITIALIZED);
     assert_eq!(good.run(), CUBLAS_NOT_INITIALIZED);
@@ -309,7 +311,8 @@ fn child_capture() {
         leading: [1; 3],
     };
     assert_eq!(cublasSetWorkspace_v2(handle, workspace, 4096), CUBLAS_SUCCESS);
-    assert_eq!(cublasSetStream_v2(handle, stream), CUBLAS_SUCCESS);
+    // SAFETY: the stream is live.
+    assert_eq!(unsafe { cublasSetStream_v2(handle, stream) }, CUBLAS_SUCCESS);
     // SAFETY: the stream is live, and the pointers are valid.
     unsafe {
         ok(cuStreamBeginCapture_v2(stream, 2));

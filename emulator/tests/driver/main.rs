@@ -3,6 +3,7 @@
 
 mod blas;
 mod nvtx;
+mod several;
 mod solver;
 
 use qcs_emulator::driver::*;

@@ -152,7 +152,7 @@ fn child_eigen() {
 fn what_syevd_cannot_do_is_refused() {
     let text = child("solver::child_eigen_refusals", &[]);
     for reason in [
-        "the handle is null, destroyed or not of cuSOLVER",
+        "the handle is null, destroyed, of another context or not of cuSOLVER",
         "only eigenvalues with eigenvectors are emulated",
         "the triangle is neither the lower nor the upper one",
         "n is negative",

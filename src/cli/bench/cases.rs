@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use qcs::engine::{Constants, Engine, State, Step};
+use qcs::engine::{Constants, Engine, Products, State, Step};
 use qcs::likelihood::{Likelihood, LikelihoodPlan, Method};
 use qcs::plan::{Contents, Op, Plan, PlanBuilder, Program};
 use qcs::prior::{Ncsnv2, Prior, Schedule, ScorePlan};
@@ -21,11 +21,13 @@ pub struct Setting {
     pub levels: usize,
     pub repetitions: usize,
     pub warm_up: usize,
+    /// Who multiplies by U
+    pub products: Products,
 }
 
 /// The seconds of each repetition, and what was done in one.
 pub struct Timing {
-    pub what: What,
+    pub name: &'static str,
     pub seconds: Vec<f64>,
     /// Floating-point operations of the products
     pub flops: u64,
@@ -46,16 +48,17 @@ impl Setting {
         let measured = whats.iter().any(|what| !matches!(what, What::Forward | What::Langevin));
         let problem = measured.then(|| self.problem(image)).transpose()?;
         for &what in whats {
-            let timing = match (what, &problem) {
-                (What::Forward, _) => self.forward(engine, &prior),
-                (What::Langevin, _) => self.langevin(engine, image),
-                (What::Ep, Some(problem)) => self.likelihood(engine, problem, what, Method::Ep),
-                (What::Diag, Some(problem)) => self.likelihood(engine, problem, what, Method::Diag),
-                (What::Step, Some(problem)) => self.step(engine, &prior, problem),
-                (What::Run, Some(problem)) => self.reconstruct(engine, &prior, problem),
+            let timings = match (what, &problem) {
+                (What::Forward, _) => vec![self.forward(engine, &prior)?],
+                (What::Langevin, _) => vec![self.langevin(engine, image)?],
+                (What::Ep, Some(problem)) => vec![self.likelihood(engine, problem, what, Method::Ep)?],
+                (What::Diag, Some(problem)) => vec![self.likelihood(engine, problem, what, Method::Diag)?],
+                (What::Products, Some(problem)) => self.rotations(engine, problem)?,
+                (What::Step, Some(problem)) => vec![self.step(engine, &prior, problem)?],
+                (What::Run, Some(problem)) => vec![self.reconstruct(engine, &prior, problem)?],
                 _ => unreachable!("a list of parts, and a problem wherever one is measured"),
             };
-            report(timing?)?;
+            timings.into_iter().try_for_each(&mut *report)?;
         }
         Ok(())
     }
@@ -131,6 +134,30 @@ impl Setting {
         self.time(What::Langevin, engine, &plan, Constants::default(), Program::Step)
     }
 
+    /// U·d by our own code, and by the library if there is one that may be used.
+    fn rotations(&self, engine: &mut dyn Engine, problem: &Problem) -> Result<Vec<Timing>> {
+        engine.prepare(problem)?;
+        let mut plan = PlanBuilder::new(self.batch, engine.target());
+        let [input, output] = [(); 2].map(|()| plan.persistent(Contents::F64(self.measurements)));
+        plan.begin(Program::Step);
+        plan.push(Op::RotateOut { input, output });
+        let plan = plan.finish(engine.target());
+        let constants = Constants {
+            problem: Some(problem),
+            ..Constants::default()
+        };
+        engine.choose_products(Products::Own);
+        let mut timings = vec![self.time(What::Products, engine, &plan, constants, Program::Step)?];
+        if self.products != Products::Own && engine.choose_products(Products::Library) {
+            timings.push(Timing {
+                name: "products_cublas",
+                ..self.time(What::Products, engine, &plan, constants, Program::Step)?
+            });
+        }
+        engine.choose_products(self.products);
+        Ok(timings)
+    }
+
     fn step(&self, engine: &mut dyn Engine, prior: &Prior, problem: &Problem) -> Result<Timing> {
         engine.prepare(problem)?;
         let settings = self.settings();
@@ -183,7 +210,7 @@ impl Setting {
         }
         let repetitions = self.warm_up..self.warm_up + self.repetitions;
         Ok(Timing {
-            what,
+            name: what.name(),
             seconds: repetitions.map(execute).collect::<Result<_>>()?,
             flops: plan.flops(program),
             steps: None,
@@ -217,7 +244,7 @@ impl Setting {
             run()?;
         }
         Ok(Timing {
-            what: What::Run,
+            name: What::Run.name(),
             seconds: (0..self.repetitions).map(|_| run()).collect::<Result<_>>()?,
             flops: steps as u64 * plan.flops(Program::Step),
             steps: Some(steps),

@@ -23,6 +23,7 @@ use report::{Format, Reporter};
   qcs bench                                                       the forward pass of the three presets
   qcs bench forward --preset cifar10 --ngf 128 --batch 8 --device cpu --json
   qcs bench all --preset mnist --ngf 24,128 --batch 1,8           every part
+  qcs bench products --preset cifar10 --batch 1,8 --device cuda   our kernel and cuBLAS
   qcs bench step --device cpu,cuda --precision fp32,fp16 --csv    two devices"
 )]
 pub struct BenchArgs {
@@ -74,6 +75,8 @@ pub enum What {
     Diag,
     /// gamma and the Langevin update
     Langevin,
+    /// The product with U, EP's largest: by our own code and, where it loads, by cuBLAS
+    Products,
     /// One whole step
     Step,
     /// A reconstruction from end to end, over a few noise levels
@@ -83,11 +86,12 @@ pub enum What {
 }
 
 impl What {
-    const PARTS: [Self; 6] = [
+    const PARTS: [Self; 7] = [
         Self::Forward,
         Self::Ep,
         Self::Diag,
         Self::Langevin,
+        Self::Products,
         Self::Step,
         Self::Run,
     ];
@@ -98,6 +102,7 @@ impl What {
             Self::Ep => "ep",
             Self::Diag => "diag",
             Self::Langevin => "langevin",
+            Self::Products => "products",
             Self::Step => "step",
             Self::Run => "run",
             Self::All => "all",
@@ -136,6 +141,7 @@ pub fn bench(args: &BenchArgs, global: &Global) -> Result<()> {
             if let Some(note) = opened.note {
                 global.note(&format!("note: {note}"));
             }
+            opened.engine.choose_products(global.products());
             let peak = opened.engine.peak_gflops();
             for preset in &presets {
                 for &ngf in &args.ngf {
@@ -148,6 +154,7 @@ pub fn bench(args: &BenchArgs, global: &Global) -> Result<()> {
                             levels: args.levels.min(preset.levels),
                             repetitions: args.repetitions,
                             warm_up: args.warm_up,
+                            products: global.products(),
                         };
                         setting.run(&whats, opened.engine.as_mut(), &mut |timing| {
                             reporter.report(&setting, &device, precision, timing, peak)

@@ -62,7 +62,7 @@ impl Reporter {
         let steps_per_second = timing.steps.map(|steps| steps as f64 / mean);
         let whole = (setting.preset.levels * setting.preset.steps_per_level) as f64;
         let row = Row {
-            name: timing.what.name(),
+            name: timing.name,
             preset: setting.preset.name,
             ngf: setting.ngf,
             batch: setting.batch,

@@ -51,13 +51,12 @@ impl<'a> CpuSession<'a> {
         if needs_prior && constants.prior.is_none() {
             return Err(Error::Failed("the plan has a network but there is no prior".into()));
         }
-        // The diagonal method needs no factorisation of A·Aᵀ, which can take a minute.
         let spectrum = match constants.problem {
-            Some(problem) if plan.has(|op| matches!(op, Op::EpSeparate { .. })) => Some(problem.spectrum()?),
+            Some(problem) if plan.needs_spectrum() => Some(problem.spectrum()?),
             _ => None,
         };
         let u_transposed = match spectrum.and_then(|s| s.u.as_deref()) {
-            Some(u) if rotates(plan) => products::transposed(u),
+            Some(u) if plan.rotates() => products::transposed(u),
             _ => Vec::new(),
         };
         let measurements = constants.problem.map_or(0, |p| p.a().rows());
@@ -454,14 +453,10 @@ fn pack(plan: &Plan, prior: &Prior, precision: Precision) -> HashMap<ParamId, Pa
     plan.convs().into_iter().map(|conv| (conv.weight, pack(conv))).collect()
 }
 
-fn rotates(plan: &Plan) -> bool {
-    plan.has(|op| matches!(op, Op::RotateIn { .. }))
-}
-
 /// The arena, the packed weights, Uᵀ and the cells of the batch.
 pub fn bytes(plan: &Plan, constants: Constants<'_>) -> usize {
     let packed = |conv: &Conv| 4 * conv_shape(plan.batch, conv, |id| plan.tensor(id).contents).packed_len();
     let m = constants.problem.map_or(0, |p| p.a().rows());
-    let rotation = if rotates(plan) { 8 * m * m } else { 0 };
+    let rotation = if plan.rotates() { 8 * m * m } else { 0 };
     plan.arena_bytes + plan.convs().iter().map(packed).sum::<usize>() + rotation + 16 * plan.batch * m
 }

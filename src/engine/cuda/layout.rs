@@ -66,8 +66,8 @@ impl Layout {
         };
         let when = |needed: bool, bytes: usize| if needed { bytes } else { 0 };
         let a = place(element * m * n);
-        let u = place(when(rotates(plan), 8 * m * m));
-        let eigenvalues = place(when(separates(plan), 8 * m));
+        let u = place(when(plan.rotates(), 8 * m * m));
+        let eigenvalues = place(when(plan.needs_spectrum(), 8 * m));
         let diag = place(8 * m);
         let lower = place(8 * plan.batch * m);
         let upper = place(8 * plan.batch * m);
@@ -126,7 +126,7 @@ impl Layout {
             memory.write(offset, &values)?;
         }
         if let Some(problem) = constants.problem {
-            self.upload_problem(memory, problem, spectrum, rotates(plan))?;
+            self.upload_problem(memory, problem, spectrum, plan.rotates())?;
         }
         let records = constants.steps.iter().flat_map(|step| {
             let words = [step.beta.to_bits(), step.alpha.to_bits(), u64::from(step.index)];
@@ -208,12 +208,4 @@ fn vectors(plan: &Plan) -> Vec<ParamId> {
     let mut seen = vec![false; plan.params().len()];
     ids.retain(|id| !std::mem::replace(&mut seen[id.0 as usize], true));
     ids
-}
-
-pub fn rotates(plan: &Plan) -> bool {
-    plan.has(|op| matches!(op, Op::RotateIn { .. }))
-}
-
-pub fn separates(plan: &Plan) -> bool {
-    plan.has(|op| matches!(op, Op::EpSeparate { .. }))
 }

@@ -23,7 +23,7 @@ use qcs_kernels::likelihood::ep_moments::partial_sums;
 use qcs_kernels::network::conv::prepare::prepared_words;
 use qcs_kernels::network::conv::statistics::{statistics_len, statistics_pay};
 
-use super::{Constants, Engine, Precision, Session};
+use super::{Constants, Engine, Precision, Products, Session};
 use crate::plan::{Contents, Op, Plan, PlanBuilder, Target};
 use crate::problem::{Matrix, Problem, Spectrum};
 use crate::{Error, Result};
@@ -50,6 +50,7 @@ pub struct CudaEngine {
     blas: OnceCell<Result<Blas, String>>,
     device: Rc<Device>,
     target: CudaTarget,
+    products: Products,
     /// Noise levels that a profiler records
     profiled: Option<RangeInclusive<usize>>,
 }
@@ -72,6 +73,7 @@ impl CudaEngine {
             blas: OnceCell::new(),
             device: Rc::new(device),
             target: CudaTarget { precision },
+            products: Products::default(),
             profiled: None,
         })
     }
@@ -88,17 +90,27 @@ impl CudaEngine {
 
     /// cuBLAS, if a plan has products that are worth it.
     fn blas_for(&self, plan: &Plan, constants: Constants<'_>) -> Option<&Blas> {
-        let large = constants.problem.is_some_and(|p| p.a().rows() >= LARGE);
-        if large && layout::rotates(plan) {
+        let rows = constants.problem.map_or(0, |problem| problem.a().rows());
+        if self.wants_blas(rows) && plan.rotates() {
             self.blas().ok()
         } else {
             None
         }
     }
 
+    /// Whether cuBLAS is to multiply by a U of so many rows, should there be one.
+    fn wants_blas(&self, rows: usize) -> bool {
+        match self.products {
+            Products::Auto => rows >= LARGE,
+            Products::Own => false,
+            Products::Library => true,
+        }
+    }
+
     /// The spectrum of A by cuSOLVER, and how it was computed.
     fn spectrum(&self, a: &Matrix) -> Result<(Spectrum, Factorisation)> {
         let blas = self.blas().map_err(|reason| Error::Device(reason.clone()))?;
+        self.device.current()?;
         // SAFETY: the stream is the device's, which lives longer.
         let solver = unsafe { Solver::open(self.device.stream())? };
         let values = a.to_f64();
@@ -118,6 +130,13 @@ impl CudaEngine {
     /// What the GPU is.
     pub fn properties(&self) -> &Properties {
         &self.device.properties
+    }
+}
+
+impl Drop for CudaEngine {
+    fn drop(&mut self) {
+        // cuBLAS is closed in the context that it was opened in. One that is lost needs no closing.
+        let _ = self.device.current();
     }
 }
 
@@ -156,13 +175,18 @@ impl Engine for CudaEngine {
                 }
             }
         }
-        if problem.is_rotated() && problem.a().rows() >= LARGE {
+        if problem.is_rotated() && self.wants_blas(problem.a().rows()) {
             notes.push(match self.blas() {
                 Ok(blas) => format!("products with U by cuBLAS {}", blas.version()),
                 Err(reason) => format!("products with U by our own kernel: {reason}"),
             });
         }
         Ok(notes)
+    }
+
+    fn choose_products(&mut self, by: Products) -> bool {
+        self.products = by;
+        by != Products::Library || self.blas().is_ok()
     }
 
     fn profile(&mut self, levels: RangeInclusive<usize>) -> Result<()> {

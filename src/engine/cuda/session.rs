@@ -9,7 +9,7 @@ use cudarc::driver::sys::CUfunction;
 use super::blas::Blas;
 use super::calls::{Call, Caller, Product};
 use super::driver::{Device, Event, Graph, Memory, Pinned};
-use super::layout::{Layout, separates};
+use super::layout::Layout;
 use super::trace;
 use crate::engine::{Constants, Precision, Session, State, Step};
 use crate::plan::{Op, ParamId, Plan, Program, TensorId};
@@ -76,7 +76,8 @@ struct Profile {
     level_of: Vec<usize>,
     profiled: Option<RangeInclusive<usize>>,
     recording: Option<trace::Recording>,
-    level: Option<(usize, trace::Range)>,
+    /// The level that was entered last
+    level: Option<usize>,
 }
 
 impl Profile {
@@ -96,21 +97,26 @@ impl Profile {
         }
     }
 
-    /// A step begins: ends the range of the level before and begins that of a new one.
+    /// A step begins, perhaps of another level than the one before.
     fn enter(&mut self, step: usize, device: &Device) -> Result<()> {
         let level = self.level_of[step];
-        if self.level.as_ref().is_some_and(|(current, _)| *current == level) {
+        if self.level.replace(level) == Some(level) {
             return Ok(());
         }
-        self.level = None;
         let wanted = self.profiled.as_ref().is_some_and(|levels| levels.contains(&level));
         if wanted != self.recording.is_some() {
             // What was launched before belongs to its own side.
             device.wait()?;
             self.recording = wanted.then(trace::Recording::start).transpose()?;
         }
-        self.level = Some((level, trace::range(format_args!("level {level}"))));
+        trace::enter_level(level);
         Ok(())
+    }
+}
+
+impl Drop for Profile {
+    fn drop(&mut self) {
+        trace::leave_level();
     }
 }
 
@@ -144,7 +150,7 @@ impl<'a> CudaSession<'a> {
         let layout = Layout::new(plan, constants, precision, blas.is_some());
         let memory = device.allocate(layout.bytes)?;
         let spectrum = match constants.problem {
-            Some(problem) if separates(plan) => Some(problem.spectrum()?),
+            Some(problem) if plan.needs_spectrum() => Some(problem.spectrum()?),
             _ => None,
         };
         layout.upload(&memory, plan, constants, precision, spectrum)?;

@@ -1,5 +1,6 @@
 //! What a profiler sees: named ranges on the host's time line, and the part of a run that is recorded.
 
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
@@ -47,6 +48,26 @@ pub fn range(name: fmt::Arguments<'_>) -> Range {
         open,
         in_thread: PhantomData,
     }
+}
+
+thread_local! {
+    /// The noise level whose range is open. Sessions of several GPUs in one thread share it, because ranges nest.
+    static LEVEL: RefCell<Option<(usize, Range)>> = const { RefCell::new(None) };
+}
+
+/// Opens the range of a noise level, unless it is open, and ends that of the level before.
+pub fn enter_level(level: usize) {
+    LEVEL.with_borrow_mut(|open| {
+        if open.as_ref().is_none_or(|(current, _)| *current != level) {
+            *open = None;
+            *open = Some((level, range(format_args!("level {level}"))));
+        }
+    });
+}
+
+/// Ends the range of the noise level.
+pub fn leave_level() {
+    LEVEL.set(None);
 }
 
 impl Drop for Range {
