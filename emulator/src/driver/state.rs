@@ -5,6 +5,8 @@ use super::counters::{Counters, KernelTotals};
 use super::status::*;
 use crate::device::Device;
 use std::cell::Cell;
+use std::fs::File;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 pub struct State {
@@ -12,6 +14,8 @@ pub struct State {
     pub device: Device,
     pub counters: Counters,
     pub kernels: KernelTotals,
+    /// Gets a line per launch.
+    pub launches: Option<File>,
     pub initialised: bool,
     /// The error of a kernel that faulted. A context does not recover from it.
     pub sticky: Status,
@@ -30,6 +34,14 @@ extern "C" fn write_stats_at_exit() {
     driver().write_stats();
 }
 
+fn create(path: &PathBuf) -> Option<File> {
+    let file = File::create(path);
+    if let Err(error) = &file {
+        eprintln!("qcs-emulator: cannot write {}: {error}", path.display());
+    }
+    file.ok()
+}
+
 pub fn driver() -> MutexGuard<'static, State> {
     static STATE: OnceLock<Mutex<State>> = OnceLock::new();
     let state = STATE.get_or_init(|| {
@@ -39,11 +51,13 @@ pub fn driver() -> MutexGuard<'static, State> {
             unsafe { atexit(write_stats_at_exit) };
         }
         let device = Device::new(config.options.clone());
+        let launches = config.launches.as_ref().and_then(create);
         Mutex::new(State {
             config,
             device,
             counters: Counters::default(),
             kernels: KernelTotals::new(),
+            launches,
             initialised: false,
             sticky: SUCCESS,
             captures: 0,
