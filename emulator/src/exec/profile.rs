@@ -127,7 +127,11 @@ impl Profile {
                 let (sectors, distinct) = sectors(addresses, mask, request.bytes as u64);
                 counters.global_sectors += sectors;
                 counters.global_bytes += distinct * request.bytes as u64;
-                let footprint = if request.write { &mut self.written } else { &mut self.read };
+                let footprint = if request.write {
+                    &mut self.written
+                } else {
+                    &mut self.read
+                };
                 footprint.touch(addresses, mask);
             }
             Space::Shared => {
