@@ -111,22 +111,24 @@ impl Row {
 /// A line per GPU and precision.
 pub fn summary(all: &[Predicted], batch: usize, steps: usize) -> String {
     let mut text = String::from(
-        "| GPU | precision | predicted ms per step | images/s, whole schedule | TFLOP/s | of peak | launches |\n\
-         |---|---|---:|---:|---:|---:|---:|\n",
+        "| GPU | precision | predicted ms per step | images/s, whole schedule | TFLOP/s | of peak | busy | launches |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|\n",
     );
     for predicted in all {
         let seconds = predicted.seconds();
         let rate = predicted.flops() as f64 / seconds;
+        let busy: f64 = predicted.rows.iter().map(|row| row.without_tail).sum();
         let launches: usize = predicted.rows.iter().map(|row| row.launches).sum();
         let _ = writeln!(
             text,
-            "| {} | {} | {:.2} | {:.3} | {:.1} | {:.0} % | {launches} |",
+            "| {} | {} | {:.2} | {:.3} | {:.1} | {:.0} % | {:.0} % | {launches} |",
             predicted.gpu.name,
             predicted.precision,
             1e3 * seconds,
             batch as f64 / (steps as f64 * seconds),
             rate / 1e12,
             100.0 * rate / predicted.gpu.peak(predicted.precision),
+            100.0 * busy / seconds,
         );
     }
     text
