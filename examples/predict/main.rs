@@ -166,8 +166,8 @@ const ASSUMPTIONS: &str = "
 
 - *bound* is what takes the largest part of the op's time: *launch* is the cost of the nodes. *MB once* are the sectors that a
   launch touches, each once, at the rate of DRAM: L2 is taken to serve all further accesses within a launch, and nothing
-  from one launch to the next. *MB asked* are the sectors of all requests. Those of stores and of `cp.async.cg` pass L2; those
-  of other loads pass L1, on the path of shared memory. MB are those of the last GPU of a table.
+  from one launch to the next. There alone an A100, whose L2 of 40 MB holds several maps, may be faster. *MB asked* are the sectors of all requests. Those of stores and of `cp.async.cg` pass L2; those
+  of other loads pass L1, on the path of shared memory, where 16 bytes per lane take four passes, broadcast or not. MB are those of the last GPU of a table.
 - *busy* is the tail: blocks are equal and whole, and the multiprocessor with the most of them decides. A multiprocessor with
   fewer than four warps uses as many of its four schedulers.
 - Clocks are 1.53 GHz (V100: 80 multiprocessors, 900 GB/s, L2 2048 bytes per clock) and 1.41 GHz (A100: 108, 1555 GB/s, 5120).
