@@ -169,6 +169,14 @@ impl Plan {
         PlanBuilder::again(self, batch, target).finish(target)
     }
 
+    /// The same plan, in the same arena, with only some of one program's ops: for timing or counting those. What the
+    /// others would have written is not.
+    pub fn only(&self, program: Program, mut keep: impl FnMut(&Op) -> bool) -> Self {
+        let mut plan = self.clone();
+        plan.programs[program as usize].retain(|instruction| keep(&instruction.op));
+        plan
+    }
+
     /// Floating-point operations of one execution of a program for the whole batch.
     pub fn flops(&self, program: Program) -> u64 {
         let of = |i: &Instruction| i.op.cost(self).flops;

@@ -30,7 +30,10 @@ pub struct Report {
     pub mix: BTreeMap<String, u64>,
     /// Sums over the launch; zero unless profiling was asked for.
     pub memory: MemoryCounters,
-    /// The same by PTX line, for lines that touch memory.
+    /// Bytes of the sectors that were read and written, each once.
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    /// The counters by PTX line, for lines that touch memory.
     pub lines: Vec<LineTraffic>,
 }
 
@@ -66,6 +69,8 @@ impl Report {
             thread_instructions: profile.thread_instructions,
             mix,
             memory,
+            bytes_read: profile.read.bytes(),
+            bytes_written: profile.written.bytes(),
             lines,
         }
     }
@@ -77,6 +82,8 @@ impl Report {
         self.warp_instructions += other.warp_instructions;
         self.thread_instructions += other.thread_instructions;
         self.memory.add(&other.memory);
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
         for (name, count) in &other.mix {
             *self.mix.entry(name.clone()).or_insert(0) += count;
         }
@@ -116,6 +123,8 @@ impl Report {
             counters(object, &l.counters).finish()
         });
         let memory = counters(Object::new(), &self.memory)
+            .integer("bytes_read", self.bytes_read)
+            .integer("bytes_written", self.bytes_written)
             .number("sectors_per_request", self.sectors_per_request())
             .number("sector_efficiency", self.sector_efficiency());
         Object::new()

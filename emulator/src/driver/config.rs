@@ -25,6 +25,8 @@ pub struct Config {
     pub fail_allocation: Option<u64>,
     pub kernel_fault: Option<KernelFault>,
     pub stats: Option<PathBuf>,
+    /// Where every launch leaves a line.
+    pub launches: Option<PathBuf>,
     pub options: Options,
 }
 
@@ -64,6 +66,7 @@ impl Config {
                 .ok()
                 .map(|text| kernel_fault(&text)),
             stats: std::env::var_os("QCS_EMU_STATS").map(PathBuf::from),
+            launches: std::env::var_os("QCS_EMU_LAUNCHES").map(PathBuf::from),
             options: Options {
                 workers: variable("QCS_EMU_WORKERS").unwrap_or(defaults.workers),
                 check_races: switch("QCS_EMU_RACES", true),

@@ -4,9 +4,10 @@ use super::state::{State, driver};
 use crate::device::Report;
 use crate::device::memory::GlobalMemory;
 use crate::json::{Object, array};
-use crate::libraries::Uses;
+use crate::libraries::{Uses, nvtx};
 use std::collections::BTreeMap;
 use std::ffi::c_char;
+use std::io::Write;
 
 /// Counts since start or since the last reset, of all devices.
 #[derive(Clone, Default, Debug)]
@@ -111,6 +112,19 @@ impl State {
             .integer("ranges_closed", c.ranges_closed)
             .raw("kernels", &array(kernels))
             .finish()
+    }
+
+    /// Appends the report of a launch, with the NVTX range that it happened in, where `QCS_EMU_LAUNCHES` says.
+    pub fn write_launch(&mut self, report: &Report) {
+        let Some(file) = &mut self.launches else { return };
+        let line = Object::new()
+            .text("range", &nvtx::innermost())
+            .integer("ranges_opened", self.counters.ranges.values().sum())
+            .raw("report", &report.to_json());
+        if let Err(error) = writeln!(file, "{}", line.finish()) {
+            eprintln!("qcs-emulator: a launch cannot be written down: {error}");
+            self.launches = None;
+        }
     }
 
     /// Writes the statistics where `QCS_EMU_STATS` says.

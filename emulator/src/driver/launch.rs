@@ -82,6 +82,7 @@ impl KernelLaunch {
 }
 
 fn record(state: &mut State, report: Report) {
+    state.write_launch(&report);
     match state.kernels.get_mut(&report.kernel) {
         Some((launches, total)) => {
             *launches += 1;

@@ -6,7 +6,9 @@ use super::status::*;
 use crate::device::Device;
 use crate::device::memory::GlobalMemory;
 use std::cell::RefCell;
+use std::fs::File;
 use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 pub struct State {
@@ -16,6 +18,8 @@ pub struct State {
     /// Of all devices
     pub counters: Counters,
     pub kernels: KernelTotals,
+    /// Gets a line per launch.
+    pub launches: Option<File>,
     pub initialised: bool,
     pub captures: u32,
     /// Allocations since start, for fault injection.
@@ -53,6 +57,14 @@ extern "C" fn write_stats_at_exit() {
     driver().write_stats();
 }
 
+fn create(path: &PathBuf) -> Option<File> {
+    let file = File::create(path);
+    if let Err(error) = &file {
+        eprintln!("qcs-emulator: cannot write {}: {error}", path.display());
+    }
+    file.ok()
+}
+
 pub fn driver() -> MutexGuard<'static, State> {
     static STATE: OnceLock<Mutex<State>> = OnceLock::new();
     let state = STATE.get_or_init(|| {
@@ -69,11 +81,13 @@ pub fn driver() -> MutexGuard<'static, State> {
             graph_launches: 0,
         };
         let gpus = (0..config.devices).map(gpu).collect();
+        let launches = config.launches.as_ref().and_then(create);
         Mutex::new(State {
             config,
             gpus,
             counters: Counters::default(),
             kernels: KernelTotals::new(),
+            launches,
             initialised: false,
             captures: 0,
             allocation_number: 0,

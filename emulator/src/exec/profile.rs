@@ -3,6 +3,7 @@
 use super::lanes::{LANES, lanes_of};
 use super::memory::Request;
 use crate::ir::Space;
+use std::collections::HashMap;
 
 /// Memory traffic of one instruction.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -32,6 +33,40 @@ impl MemoryCounters {
     }
 }
 
+/// The 32-byte sectors of global memory that a launch touches, each once: bits of 64 neighbours under their common address.
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
+pub struct Footprint(HashMap<u64, u64>);
+
+impl Footprint {
+    fn touch(&mut self, addresses: &[u64; LANES], mask: u32) {
+        let (mut page, mut bits) = (u64::MAX, 0);
+        for lane in lanes_of(mask) {
+            let sector = addresses[lane] >> 5;
+            if sector >> 6 != page {
+                self.add(page, bits);
+                (page, bits) = (sector >> 6, 0);
+            }
+            bits |= 1 << (sector & 63);
+        }
+        self.add(page, bits);
+    }
+
+    fn add(&mut self, page: u64, bits: u64) {
+        if bits != 0 {
+            *self.0.entry(page).or_default() |= bits;
+        }
+    }
+
+    fn merge(&mut self, other: &Footprint) {
+        other.0.iter().for_each(|(page, bits)| self.add(*page, *bits));
+    }
+
+    /// Of the sectors, whole.
+    pub fn bytes(&self) -> u64 {
+        32 * self.0.values().map(|bits| u64::from(bits.count_ones())).sum::<u64>()
+    }
+}
+
 /// What happened in a launch.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct Profile {
@@ -41,6 +76,9 @@ pub struct Profile {
     pub thread_instructions: u64,
     /// Per instruction; empty unless profiling was asked for.
     pub memory: Vec<MemoryCounters>,
+    /// Sectors read and written; empty unless profiling was asked for.
+    pub read: Footprint,
+    pub written: Footprint,
     pub blocks: u64,
 }
 
@@ -55,6 +93,8 @@ impl Profile {
             executed: vec![0; instructions],
             thread_instructions: 0,
             memory,
+            read: Footprint::default(),
+            written: Footprint::default(),
             blocks: 0,
         }
     }
@@ -67,6 +107,8 @@ impl Profile {
         self.executed.iter_mut().zip(&other.executed).for_each(|(a, b)| *a += b);
         self.memory.iter_mut().zip(&other.memory).for_each(|(a, b)| a.add(b));
         self.thread_instructions += other.thread_instructions;
+        self.read.merge(&other.read);
+        self.written.merge(&other.written);
         self.blocks += other.blocks;
     }
 
@@ -85,6 +127,12 @@ impl Profile {
                 let (sectors, distinct) = sectors(addresses, mask, request.bytes as u64);
                 counters.global_sectors += sectors;
                 counters.global_bytes += distinct * request.bytes as u64;
+                let footprint = if request.write {
+                    &mut self.written
+                } else {
+                    &mut self.read
+                };
+                footprint.touch(addresses, mask);
             }
             Space::Shared => {
                 let (wavefronts, conflicts) = wavefronts(addresses, mask, request.bytes);
@@ -183,6 +231,18 @@ mod tests {
             (16, 32),
             "four floats per lane"
         );
+    }
+
+    #[test]
+    fn a_footprint_counts_every_sector_once() {
+        let mut footprint = Footprint::default();
+        footprint.touch(&lanes(|l| 4 * l), u32::MAX);
+        footprint.touch(&lanes(|l| 4 * l + 4), u32::MAX);
+        assert_eq!(footprint.bytes(), 5 * 32, "the same line, and one element further");
+        let mut other = Footprint::default();
+        other.touch(&lanes(|l| 128 * l), 0xff);
+        footprint.merge(&other);
+        assert_eq!(footprint.bytes(), (5 + 6) * 32, "two of the eight sectors were known");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Runs a warp until it must wait: divergence, reconvergence and dispatch.
 //!
-//! Lanes of a warp that share a program counter form a group. The group with the lowest counter
-//! runs, and groups that meet at one counter merge; so branches reconverge as early as possible,
+//! Lanes of a warp that share a program counter form a group. The group that is furthest behind in
+//! the kernel's flow runs, and groups that meet merge; so branches reconverge as early as possible,
 //! while lanes may also stay apart for good (independent thread scheduling).
 
 use super::block::Block;
@@ -57,7 +57,7 @@ impl Block<'_> {
         loop {
             merge_groups(&mut w.groups);
             let ready = w.groups.iter().enumerate().filter(|(_, g)| g.state == State::Ready);
-            let Some((index, _)) = ready.min_by_key(|(_, g)| g.pc) else {
+            let Some((index, _)) = ready.min_by_key(|(_, g)| self.env.kernel.order[g.pc as usize]) else {
                 self.check_members(w)?;
                 return Ok(progress);
             };
@@ -81,9 +81,11 @@ impl Block<'_> {
         let alone = w.groups.is_empty();
         let mut first = true;
         loop {
-            // Another group waits here: merge with it before going on.
-            let meets = !alone && !first && w.groups.iter().any(|g| g.pc == pc && can_merge(g));
-            if meets || *quantum == 0 {
+            // Another group waits here, to be merged with, or has to catch up.
+            let order = |pc: u32| env.kernel.order[pc as usize];
+            let waits =
+                |g: &Group| (g.pc == pc && can_merge(g)) || (g.state == State::Ready && order(g.pc) < order(pc));
+            if (!alone && !first && w.groups.iter().any(waits)) || *quantum == 0 {
                 w.groups.push(Group::ready(pc, mask));
                 return Ok(());
             }
@@ -99,7 +101,7 @@ impl Block<'_> {
             self.profile.executed[pc as usize] += 1;
             self.profile.thread_instructions += active.count_ones() as u64;
             self.pc = pc;
-            let outcome = self.step(w, instruction, active, &mut mask, alone);
+            let outcome = self.step(w, instruction, active, &mut mask);
             match outcome.map_err(|trouble| self.fault(w, *trouble))? {
                 Next::Advance => pc += 1,
                 Next::Jump(target) => pc = target,
@@ -116,10 +118,9 @@ impl Block<'_> {
         instruction: &Instruction,
         active: u32,
         mask: &mut u32,
-        alone: bool,
     ) -> Result<Next, Box<Trouble>> {
         match &instruction.op {
-            Op::Branch { target } => Ok(self.branch(w, *target, active, *mask, alone)),
+            Op::Branch { target } => Ok(self.branch(w, *target, active, *mask)),
             Op::BranchTable { index, targets } => self.branch_by_index(w, *index, targets, active, *mask),
             Op::Exit => {
                 w.alive &= !active;
@@ -139,12 +140,11 @@ impl Block<'_> {
     }
 
     #[inline(always)]
-    fn branch(&mut self, w: &mut Warp, target: u32, active: u32, mask: u32, alone: bool) -> Next {
+    fn branch(&mut self, w: &mut Warp, target: u32, active: u32, mask: u32) -> Next {
         if active == 0 {
             return Next::Advance;
         }
-        // Backward jumps let the other groups catch up.
-        if active == mask && (alone || target > self.pc) {
+        if active == mask {
             return Next::Jump(target);
         }
         w.groups.push(Group::ready(target, active));

@@ -56,6 +56,8 @@ pub struct Kernel {
     pub max_threads: u32,
     /// Upper bound on live 32-bit registers per thread; see `live_registers`.
     pub live_registers: u32,
+    /// Per instruction; see `flow_order`.
+    pub order: Vec<u32>,
 }
 
 impl Kernel {

@@ -6,9 +6,9 @@ use super::kernel::Kernel;
 /// One bit per register plane.
 type Set = Vec<u64>;
 
-struct Block {
-    range: std::ops::Range<usize>,
-    successors: Vec<usize>,
+pub(super) struct Block {
+    pub range: std::ops::Range<usize>,
+    pub successors: Vec<usize>,
     live_out: Set,
 }
 
@@ -69,7 +69,8 @@ impl Kernel {
         }
     }
 
-    fn blocks(&self, words: usize) -> Vec<Block> {
+    /// Straight pieces of code, with room for `words` words of live registers each.
+    pub(super) fn blocks(&self, words: usize) -> Vec<Block> {
         let mut leader = vec![false; self.code.len() + 1];
         leader[0] = true;
         for (at, instruction) in self.code.iter().enumerate() {

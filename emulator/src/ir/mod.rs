@@ -7,6 +7,7 @@
 mod instruction;
 mod kernel;
 mod liveness;
+mod order;
 mod types;
 mod visit;
 

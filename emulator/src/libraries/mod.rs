@@ -10,7 +10,7 @@ mod eigen;
 mod gemm;
 mod handles;
 mod matrix;
-mod nvtx;
+pub(crate) mod nvtx;
 mod solver;
 mod svd;
 

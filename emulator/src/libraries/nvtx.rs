@@ -15,6 +15,11 @@ thread_local! {
     static OPEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The path of the innermost open range of this thread; empty outside of all ranges.
+pub(crate) fn innermost() -> String {
+    OPEN.with_borrow(|open| open.last().cloned().unwrap_or_default())
+}
+
 /// Opens a range and returns its depth, 0 for an outermost one.
 ///
 /// # Safety

@@ -96,6 +96,7 @@ pub fn build<'a>(
     let mut kernel = builder.kernel;
     kernel.local_bytes = kernel.local_bytes.next_multiple_of(16);
     kernel.live_registers = kernel.count_live_registers();
+    kernel.order = kernel.flow_order();
     Ok(kernel)
 }
 
@@ -114,6 +115,7 @@ fn empty_kernel(function: &Function) -> Kernel {
         param_bytes: 0,
         max_threads: function.max_threads,
         live_registers: 0,
+        order: vec![],
     }
 }
 

@@ -1,9 +1,10 @@
 //! NVTX ranges and the profiler's start and stop: what a profiler would see.
 
-use super::{child, ok, start, stats};
+use super::{PTX, allocate, child, function, load, ok, scale, start, stats, upload};
 use qcs_emulator::driver::*;
 use qcs_emulator::libraries::*;
-use std::ptr::null;
+use std::path::Path;
+use std::ptr::{null, null_mut};
 
 #[test]
 fn ranges_nest_and_are_counted_by_their_path() {
@@ -36,6 +37,46 @@ fn child_ranges() {
     ] {
         assert!(text.contains(part), "{text}");
     }
+}
+
+#[test]
+fn every_launch_leaves_a_line_with_its_range() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launches.jsonl");
+    let name = path.to_str().expect("a plain path");
+    child(
+        "nvtx::child_launches",
+        &[("QCS_EMU_LAUNCHES", name), ("QCS_EMU_PROFILE", "1")],
+    );
+    let text = std::fs::read_to_string(&path).expect("the launches were written");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(
+        lines[0].starts_with(r#"{"range": "", "ranges_opened": 0, "report": {"kernel": "scale", "grid": [1, 1, 1]"#)
+            && lines[0].contains(r#""bytes_read": 32, "bytes_written": 32"#),
+        "{text}"
+    );
+    assert!(
+        lines[1].starts_with(r#"{"range": "step 1 > conv", "ranges_opened": 2, "report""#)
+            && lines[1].contains(r#""block": [12, 1, 1]"#)
+            && lines[1].contains(r#""bytes_read": 64, "bytes_written": 64"#),
+        "{text}"
+    );
+}
+
+#[test]
+#[ignore = "run by its parent in a process of its own"]
+fn child_launches() {
+    start();
+    let kernel = function(load(PTX).unwrap(), c"scale");
+    let data = allocate(48).unwrap();
+    upload(data, &[1.0; 12]);
+    ok(scale(kernel, data, 2.0, 4, null_mut()));
+    // SAFETY: all names are zero-terminated.
+    unsafe {
+        assert_eq!(nvtxRangePushA(c"step 1".as_ptr()), 0);
+        assert_eq!(nvtxRangePushA(c"conv".as_ptr()), 1);
+    }
+    ok(scale(kernel, data, 2.0, 12, null_mut()));
 }
 
 #[test]

@@ -16,6 +16,19 @@ fn lanes_loop_for_different_times_and_meet_again() {
     assert_eq!(lanes(body), (0..32).map(|l| l * (l + 1) / 2).collect::<Vec<u32>>());
 }
 
+/// As compilers place it: the end of the loop's body, where both ways through it meet, stands before its begin.
+#[test]
+fn lanes_meet_where_the_sides_of_a_branch_do_though_that_stands_first() {
+    let body = "mov.u32 %r, 0; mov.u32 %s, 0; bra.uni HEAD;
+        TAIL: activemask.b32 %rc; popc.b32 %rc, %rc; add.u32 %r, %r, %rc;
+        add.u32 %s, %s, 1; setp.lt.u32 %p, %s, 3; @%p bra HEAD; bra.uni END;
+        HEAD: setp.lt.u32 %p, %ra, 5; @%p bra TAIL;
+        add.u32 %r, %r, 1000; bra.uni TAIL;
+        END: add.u32 %r, %r, 0";
+    let expected: Vec<u32> = (0..32).map(|l| if l < 5 { 96 } else { 3096 }).collect();
+    assert_eq!(lanes(body), expected);
+}
+
 #[test]
 fn both_sides_of_a_branch_run() {
     let body = "and.b32 %s, %ra, 1; setp.eq.u32 %p, %s, 0; @%p bra EVEN;

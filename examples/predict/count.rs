@@ -1,0 +1,186 @@
+//! One Langevin step of the engine on the emulator, which writes down every launch.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use qcs::engine::cuda::CudaEngine;
+use qcs::engine::{Constants, Engine, Precision, State, Step};
+use qcs::plan::{Activation, Contents, Conv, Op, Plan, Program};
+use qcs::prior::{Ncsnv2, Prior};
+use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
+use qcs::sampler::{Preset, SamplerPlan};
+use qcs::{Error, ImageShape, Images, Result};
+
+use super::counts::{CountedOp, Launch};
+
+/// Runs the step in this process, whose environment names the emulator and `launches`, and returns the ops of the plan.
+///
+/// Convolutions of one shape run the same instructions, so the first stands for all of them. That leaves the network's
+/// output without meaning, on which no other count depends.
+pub fn count(
+    preset: &Preset,
+    ngf: usize,
+    batch: usize,
+    precision: Precision,
+    launches: &Path,
+) -> Result<Vec<CountedOp>> {
+    let image = ImageShape::new(preset.channels, preset.size, preset.size);
+    let prior = Prior::random(Ncsnv2 { ngf, image }, 0);
+    let problem = problem(preset, image, batch)?;
+    let mut engine = CudaEngine::new(0, Some(precision))?;
+    // Op by op, each in its range, instead of as a graph.
+    engine.profile(1..=1)?;
+    engine.prepare(&problem)?;
+    let whole = SamplerPlan::new(
+        &prior.network,
+        Some(&problem),
+        &preset.settings(),
+        batch,
+        engine.target(),
+    )?
+    .plan;
+    let mut seen = Vec::new();
+    let plan = whole.only(Program::Step, |op| match op {
+        Op::Conv(conv) if seen.contains(&Shape::of(&whole, conv)) => false,
+        Op::Conv(conv) => {
+            seen.push(Shape::of(&whole, conv));
+            true
+        }
+        _ => true,
+    });
+    let steps = [Step {
+        beta: 1.0,
+        alpha: 1e-4,
+        index: 0,
+    }];
+    let constants = Constants {
+        steps: &steps,
+        prior: Some(&prior),
+        problem: Some(&problem),
+        seed: 0,
+    };
+    let mut session = engine.session(&plan, constants)?;
+    session.bind(&(0..batch).map(|image| State { image, chain: 0 }).collect::<Vec<_>>())?;
+    session.execute(Program::Start, 0)?;
+    session.execute(Program::Step, 0)?;
+    session.wait()?;
+
+    let text = std::fs::read_to_string(launches).map_err(|e| Error::Failed(format!("{}: {e}", launches.display())))?;
+    join(&whole, &plan, read(&text)?)
+}
+
+/// One bit, kappa = 1000, as `qcs bench`.
+fn problem(preset: &Preset, image: ImageShape, batch: usize) -> Result<Problem> {
+    let simulation = Simulation {
+        sigma: 0.05,
+        bits: 1,
+        step: None,
+        mean_square: preset.mean_square,
+        seed: 0,
+    };
+    let sensing = Sensing::Drawn {
+        ensemble: Ensemble::IllConditioned { kappa: 1000.0 },
+        m: preset.measurements,
+    };
+    Problem::simulate(Images::new(image, vec![0.5; batch * image.len()]), sensing, &simulation)
+}
+
+/// The launches inside of a step, those of one range together.
+fn read(text: &str) -> Result<Vec<Vec<Launch>>> {
+    let unreadable = || Error::Failed("the emulator's list of launches cannot be read".to_owned());
+    let mut ops: Vec<(serde_json::Value, Vec<Launch>)> = Vec::new();
+    for line in text.lines() {
+        let mut line: serde_json::Value = serde_json::from_str(line).map_err(|_| unreadable())?;
+        if line["range"] == "" {
+            continue;
+        }
+        let launch = Launch::from_report(&line["report"]).ok_or_else(unreadable)?;
+        // The kernel that ends the step follows the last op's range without opening one.
+        let range = serde_json::json!([line["ranges_opened"].take(), line["range"].take()]);
+        match ops.last_mut() {
+            Some((last, launches)) if *last == range => launches.push(launch),
+            _ => ops.push((range, vec![launch])),
+        }
+    }
+    Ok(ops.into_iter().map(|(_, launches)| launches).collect())
+}
+
+/// Gives every op of the whole plan the launches that were counted for it, or for a convolution of its shape.
+fn join(whole: &Plan, executed: &Plan, counted: Vec<Vec<Launch>>) -> Result<Vec<CountedOp>> {
+    let program = executed.program(Program::Step);
+    if counted.len() != program.len() + 1 {
+        let message = format!("{} ops were launched, not {}", counted.len(), program.len() + 1);
+        return Err(Error::Failed(message));
+    }
+    let mut counted = counted.into_iter();
+    let mut convs: HashMap<Shape, Vec<Launch>> = HashMap::new();
+    let mut ops = Vec::new();
+    for instruction in whole.program(Program::Step) {
+        let mut next = || counted.next().expect("as many as the program has ops");
+        let launches = match instruction.op {
+            Op::Conv(conv) => convs.entry(Shape::of(whole, &conv)).or_insert_with(next).clone(),
+            _ => next(),
+        };
+        ops.push(CountedOp {
+            name: name(whole, &instruction.op),
+            flops: instruction.op.cost(whole).flops,
+            launches,
+        });
+    }
+    ops.push(CountedOp {
+        name: "advance_step".to_owned(),
+        flops: 0,
+        launches: counted.next().expect("the kernel that ends a step"),
+    });
+    Ok(ops)
+}
+
+/// What the launch of a convolution depends on.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Shape {
+    input: (usize, usize, usize),
+    outputs: usize,
+    kernel: usize,
+    dilation: usize,
+    /// None, ELU, norm and ELU
+    activation: u8,
+    bias: bool,
+    residual: bool,
+    statistics: bool,
+}
+
+impl Shape {
+    fn of(plan: &Plan, conv: &Conv) -> Self {
+        Self {
+            input: plan.tensor(conv.input).contents.feature(),
+            outputs: plan.tensor(conv.output).contents.feature().0,
+            kernel: conv.kernel,
+            dilation: conv.dilation,
+            activation: match conv.activation {
+                Activation::None => 0,
+                Activation::Elu => 1,
+                Activation::NormElu(_) => 2,
+            },
+            bias: conv.bias.is_some(),
+            residual: conv.residual.is_some(),
+            statistics: conv.statistics.is_some(),
+        }
+    }
+}
+
+/// What ops are grouped by in the table.
+fn name(plan: &Plan, op: &Op) -> String {
+    let Op::Conv(conv) = op else {
+        return op.name().to_owned();
+    };
+    let Contents::Feature { channels: outputs, .. } = plan.tensor(conv.output).contents else {
+        unreachable!("a convolution writes a feature map");
+    };
+    let (inputs, height, width) = plan.tensor(conv.input).contents.feature();
+    let k = conv.kernel;
+    let dilation = match conv.dilation {
+        1 => String::new(),
+        d => format!(", dilation {d}"),
+    };
+    format!("conv {k}×{k} {inputs}→{outputs}, {height}×{width}{dilation}")
+}

@@ -1,0 +1,243 @@
+//! Predicts the time of a Langevin step on GPUs that nobody here has: the CUDA engine runs one step on the emulator, which
+//! counts instructions and bytes, and a model sets those against the published peaks.
+//!
+//! `cargo run --release --example predict` prints the tables; `-- --write` puts them into `docs/performance.md` between two
+//! marks; `--reuse` takes the counts of the last time from the target folder instead of counting again, which takes minutes.
+
+mod count;
+mod counts;
+mod gpu;
+mod model;
+mod table;
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use qcs::sampler::Preset;
+use qcs::{Error, Result};
+
+use counts::CountedOp;
+use gpu::{A100, Gpu, V100};
+use table::Predicted;
+
+/// The paper's size.
+const PRESET: &str = "cifar10";
+const NGF: usize = 128;
+const BATCH: usize = 8;
+
+const CASES: [(Gpu, &str); 5] = [
+    (V100, "fp32"),
+    (V100, "fp16"),
+    (A100, "fp32"),
+    (A100, "tf32"),
+    (A100, "fp16"),
+];
+
+const BEGIN: &str = "<!-- begin: cargo run --release --example predict -- --write -->";
+const END: &str = "<!-- end of the prediction -->";
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, precision, launches] = &args[..]
+        && word == "count"
+    {
+        let ops = count::count(
+            Preset::find(PRESET)?,
+            NGF,
+            BATCH,
+            precision.parse()?,
+            Path::new(launches),
+        )?;
+        println!("{}", serde_json::to_string(&ops).map_err(failed)?);
+        return Ok(());
+    }
+    if let Some(unknown) = args.iter().find(|arg| !["--write", "--reuse"].contains(&arg.as_str())) {
+        return Err(Error::usage(format!(
+            "unknown argument {unknown}; there are --write and --reuse"
+        )));
+    }
+    let has = |flag: &str| args.iter().any(|arg| arg == flag);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let resources = read(&root.join("kernels/RESOURCES.md"))?;
+    let mut all: Vec<Predicted> = Vec::new();
+    for (gpu, precision) in CASES {
+        // Only the tensor-core kernels differ between the architectures.
+        let (sm, again) = match precision {
+            "fp32" => (V100.sm, !all.is_empty()),
+            _ => (gpu.sm, false),
+        };
+        let ops = counted(sm, precision, again || has("--reuse"))?;
+        all.push(Predicted::new(
+            gpu,
+            precision,
+            &ops,
+            &gpu::resources(&resources, gpu.sm),
+        ));
+    }
+    let section = section(&all)?;
+    if !has("--write") {
+        print!("{section}");
+        return Ok(());
+    }
+    let path = root.join("docs/performance.md");
+    let document = replace_section(&read(&path)?, &section)?;
+    std::fs::write(&path, document).map_err(failed)
+}
+
+/// The counts of a step, from a child process that finds the emulator as its CUDA driver.
+fn counted(sm: u32, precision: &str, reuse: bool) -> Result<Vec<CountedOp>> {
+    let program = std::env::current_exe().map_err(failed)?;
+    let target = program.ancestors().nth(2).expect("it lies in target/release/examples");
+    let folder = target.join("predict");
+    let saved = folder.join(format!("sm_{sm}-{precision}.json"));
+    if !(reuse && saved.exists()) {
+        eprintln!("counting sm_{sm}, {precision}");
+        let libraries = link_emulator(&folder, &target.join("deps/libqcs_emulator.so"))?;
+        let launches = folder.join("launches.jsonl");
+        let output = Command::new(&program)
+            .args(["count", precision])
+            .arg(&launches)
+            .env("LD_LIBRARY_PATH", &libraries)
+            .env("QCS_EMU_SM", sm.to_string())
+            .env("QCS_EMU_LAUNCHES", &launches)
+            .env("QCS_EMU_PROFILE", "1")
+            .env("QCS_EMU_RACES", "0")
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(failed)?;
+        if !output.status.success() {
+            return Err(Error::Failed(format!(
+                "counting sm_{sm}, {precision}: {}",
+                output.status
+            )));
+        }
+        std::fs::write(&saved, output.stdout).map_err(failed)?;
+    }
+    serde_json::from_str(&read(&saved)?).map_err(failed)
+}
+
+/// The driver, and NVTX, whose ranges tell the ops apart. Without cuBLAS all products are our own.
+fn link_emulator(folder: &Path, library: &Path) -> Result<PathBuf> {
+    let links = folder.join("lib");
+    let _ = std::fs::remove_dir_all(&links);
+    std::fs::create_dir_all(&links).map_err(failed)?;
+    for name in ["libcuda.so.1", "libnvToolsExt.so.1"] {
+        std::os::unix::fs::symlink(library, links.join(name)).map_err(failed)?;
+    }
+    Ok(links)
+}
+
+fn section(all: &[Predicted]) -> Result<String> {
+    let preset = Preset::find(PRESET)?;
+    let steps = preset.levels * preset.steps_per_level;
+    let mut text = format!(
+        "**A prediction. Nothing below has run on hardware.** The CUDA engine ran one step of {PRESET} (ngf {NGF}, batch {BATCH}, \
+         M = {}, EP with five iterations) on the emulator, which counted instructions and bytes of every launch. A launch \
+         takes as long as the slowest of what it needs takes at its published rate, plus {} µs for its node in the graph (an \
+         assumption). These are lower bounds: latencies, and stalls between what could overlap, are not in them. Hand-written \
+         kernels typically reach 60 to 90 % of such bounds.\n\n",
+        preset.measurements,
+        1e6 * model::NODE
+    );
+    text += &table::summary(all, BATCH, steps);
+    let _ = writeln!(
+        text,
+        "\nThe whole schedule is {} levels of {} steps. TFLOP/s count products only, convolutions as direct ones. With cuBLAS \
+         the products with U are not our kernels; here they are.\n\n\
+         The three largest costs:\n",
+        preset.levels, preset.steps_per_level
+    );
+    for predicted in all {
+        let _ = writeln!(text, "- {}, {}:", predicted.gpu.name, predicted.precision);
+        text += &table::largest(predicted);
+    }
+    for precision in ["fp32", "tf32", "fp16"] {
+        let group: Vec<&Predicted> = all.iter().filter(|p| p.precision == precision).collect();
+        let _ = writeln!(text, "\n### Predicted per op, {precision}\n");
+        text += &table::per_op(&group);
+    }
+    text += ASSUMPTIONS;
+    Ok(text)
+}
+
+const ASSUMPTIONS: &str = "
+### What the prediction assumes
+
+- *bound* is what takes the largest part of the op's time: *launch* is the cost of the nodes. *MB once* are the sectors that a
+  launch touches, each once, at the rate of DRAM: L2 is taken to serve all further accesses within a launch, and nothing
+  from one launch to the next. There alone an A100, whose L2 of 40 MB holds several maps, may be faster. *MB asked* are the sectors of all requests. Those of stores and of `cp.async.cg` pass L2; those
+  of other loads pass L1, on the path of shared memory, where 16 bytes per lane take four passes, broadcast or not. MB are those of the last GPU of a table.
+- *busy* is the tail: blocks are equal and whole, and the multiprocessor with the most of them decides. A multiprocessor with
+  fewer than four warps uses as many of its four schedulers.
+- Clocks are 1.53 GHz (V100: 80 multiprocessors, 900 GB/s, L2 2048 bytes per clock) and 1.41 GHz (A100: 108, 1555 GB/s, 5120).
+  Per clock, a multiprocessor issues 4 warp instructions, of which 2 fp32, 2 integer, 1 f64, 1 load or store, 1/2 conversion or
+  special function; it moves 128 bytes of shared memory or L1; its tensor cores do 1024 FLOP in fp16 (V100), 2048 in fp16 and
+  1024 in TF32 (A100).
+- Instructions are PTX without register moves, parameters and widened indices. For the convolutions and products, where ptxas
+  needs fewer instructions than the PTX has, those of its inner loop per multiply-add count (`kernels/RESOURCES.md`).
+- Convolutions of one shape were counted once. The PTX of all kernels but those of the tensor cores is the same for both GPUs.
+";
+
+/// Replaces what stands between the marks.
+fn replace_section(document: &str, section: &str) -> Result<String> {
+    let parts = document.split_once(BEGIN).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(END)?;
+        Some((before, after))
+    });
+    let (before, after) = parts.ok_or_else(|| Error::Failed(format!("the document has no {BEGIN} … {END}")))?;
+    Ok(format!("{before}{BEGIN}\n\n{section}\n{END}{after}"))
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|e| Error::Failed(format!("{}: {e}", path.display())))
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::Failed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// From `.entry NAME(` to the brace that ends it, labels without the function's number.
+    fn kernels(sm: u32) -> BTreeMap<String, String> {
+        let path = format!("{}/kernels/ptx/qcs_sm_{sm}.ptx", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let bodies = text
+            .split(".entry ")
+            .skip(1)
+            .map(|rest| rest.split_once("\n}").unwrap().0);
+        let labels = |body: &str| {
+            let mut parts = body.split("$L__BB");
+            let first = parts.next().unwrap_or_default().to_owned();
+            parts.fold(first, |text, part| {
+                text + part.trim_start_matches(|c: char| c.is_ascii_digit())
+            })
+        };
+        bodies
+            .map(|body| (body.split('(').next().unwrap().to_owned(), labels(body)))
+            .collect()
+    }
+
+    #[test]
+    fn kernels_without_tensor_cores_are_the_same_on_both_architectures() {
+        let (volta, ampere) = (kernels(V100.sm), kernels(A100.sm));
+        assert!(volta.len() > 30);
+        for (name, body) in volta.iter().filter(|(name, _)| !name.starts_with("conv_f16")) {
+            assert!(ampere[name] == *body, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_stands_between_the_marks_is_replaced() {
+        let document = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
+        let replaced = replace_section(&document, "new").unwrap();
+        assert_eq!(replaced, format!("before\n{BEGIN}\n\nnew\n{END}\nafter\n"));
+        assert_eq!(replace_section(&replaced, "new").unwrap(), replaced);
+        assert!(replace_section("no marks", "new").is_err());
+    }
+}

@@ -1,0 +1,235 @@
+//! The predictions as Markdown.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use super::counts::CountedOp;
+use super::gpu::{Gpu, Resources};
+use super::model::{NODE, predict};
+
+/// The ops of a name, added up.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub name: String,
+    pub launches: usize,
+    pub flops: u64,
+    /// Bytes of each launch's operands, each once, and those of all sectors it asks for
+    pub bytes_once: u64,
+    pub bytes_asked: u64,
+    /// Nodes included
+    pub seconds: f64,
+    /// The bounds that decide, with their seconds
+    bounds: HashMap<&'static str, f64>,
+    /// Seconds that would do if every multiprocessor were busy to the end
+    without_tail: f64,
+}
+
+/// One GPU in one precision.
+pub struct Predicted {
+    pub gpu: Gpu,
+    pub precision: &'static str,
+    /// The largest first
+    pub rows: Vec<Row>,
+}
+
+impl Row {
+    pub fn bound(&self) -> &'static str {
+        let largest = self.bounds.iter().max_by(|a, b| a.1.total_cmp(b.1));
+        largest.map_or("", |(bound, _)| bound)
+    }
+
+    pub fn busy(&self) -> f64 {
+        self.without_tail / self.seconds
+    }
+}
+
+impl Predicted {
+    pub fn new(gpu: Gpu, precision: &'static str, ops: &[CountedOp], resources: &HashMap<String, Resources>) -> Self {
+        let mut rows: Vec<Row> = Vec::new();
+        for op in ops {
+            for launch in &op.launches {
+                let rounding = launch.kernel.starts_with("conv_prepare");
+                let name = if rounding {
+                    "conv_prepare: norm, ELU, rounding"
+                } else {
+                    &op.name
+                };
+                let at = rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
+                    rows.push(Row::new(name));
+                    rows.len() - 1
+                });
+                let row = &mut rows[at];
+                let predicted = predict(launch, &gpu, resources[&launch.kernel]);
+                let (seconds, bound) = (predicted.seconds + NODE, predicted.bound);
+                row.launches += 1;
+                row.bytes_once += launch.bytes_once;
+                row.bytes_asked += 32 * (launch.l1_sectors + launch.l2_sectors);
+                row.seconds += seconds;
+                row.without_tail += match bound {
+                    "L2" | "DRAM" => seconds,
+                    _ => predicted.seconds * predicted.busy + NODE,
+                };
+                *row.bounds.entry(bound).or_default() += predicted.seconds;
+                *row.bounds.entry("launch").or_default() += NODE;
+                if !rounding && launch.kernel == op.launches[op.launches.len() - 1].kernel {
+                    row.flops += op.flops;
+                }
+            }
+        }
+        rows.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        Self { gpu, precision, rows }
+    }
+
+    pub fn seconds(&self) -> f64 {
+        self.rows.iter().map(|row| row.seconds).sum()
+    }
+
+    pub fn flops(&self) -> u64 {
+        self.rows.iter().map(|row| row.flops).sum()
+    }
+
+    fn row(&self, name: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.name == name)
+    }
+}
+
+impl Row {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            launches: 0,
+            flops: 0,
+            bytes_once: 0,
+            bytes_asked: 0,
+            seconds: 0.0,
+            bounds: HashMap::new(),
+            without_tail: 0.0,
+        }
+    }
+}
+
+/// A line per GPU and precision.
+pub fn summary(all: &[Predicted], batch: usize, steps: usize) -> String {
+    let mut text = String::from(
+        "| GPU | precision | predicted ms per step | images/s, whole schedule | TFLOP/s | of peak | busy | launches |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for predicted in all {
+        let seconds = predicted.seconds();
+        let rate = predicted.flops() as f64 / seconds;
+        let busy: f64 = predicted.rows.iter().map(|row| row.without_tail).sum();
+        let launches: usize = predicted.rows.iter().map(|row| row.launches).sum();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {:.2} | {:.3} | {:.1} | {:.0} % | {:.0} % | {launches} |",
+            predicted.gpu.name,
+            predicted.precision,
+            1e3 * seconds,
+            batch as f64 / (steps as f64 * seconds),
+            rate / 1e12,
+            100.0 * rate / predicted.gpu.peak(predicted.precision),
+            100.0 * busy / seconds,
+        );
+    }
+    text
+}
+
+/// The ops of one precision, side by side on its GPUs.
+pub fn per_op(all: &[&Predicted]) -> String {
+    let (last, head) = (all[all.len() - 1], "| op | launches | GFLOP | MB once | MB asked |");
+    let mut text = head.to_owned();
+    for predicted in all {
+        let _ = write!(text, " {} µs | share | bound | busy |", predicted.gpu.name);
+    }
+    let _ = writeln!(
+        text,
+        "\n|---|---:|---:|---:|---:|{}",
+        "---:|---:|---|---:|".repeat(all.len())
+    );
+    for row in &last.rows {
+        let _ = write!(
+            text,
+            "| {} | {} | {:.2} | {:.1} | {:.1} |",
+            row.name,
+            row.launches,
+            row.flops as f64 / 1e9,
+            row.bytes_once as f64 / 1e6,
+            row.bytes_asked as f64 / 1e6
+        );
+        for predicted in all {
+            let row = predicted.row(&row.name).expect("the plan is the same on every GPU");
+            let _ = write!(
+                text,
+                " {:.1} | {:.1} % | {} | {:.0} % |",
+                1e6 * row.seconds,
+                100.0 * row.seconds / predicted.seconds(),
+                row.bound(),
+                100.0 * row.busy()
+            );
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The three largest rows of one GPU in words.
+pub fn largest(predicted: &Predicted) -> String {
+    let mut text = String::new();
+    for row in predicted.rows.iter().take(3) {
+        let _ = writeln!(
+            text,
+            "  - {}: {:.0} µs, {:.0} % of the step, bound by {}, multiprocessors {:.0} % busy",
+            row.name,
+            1e6 * row.seconds,
+            100.0 * row.seconds / predicted.seconds(),
+            row.bound(),
+            100.0 * row.busy()
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::counts::Launch;
+    use super::super::gpu::V100;
+    use super::*;
+
+    fn op(name: &str, kernels: &[&str], bytes_once: u64) -> CountedOp {
+        let launch = |kernel: &&str| Launch {
+            kernel: (*kernel).to_owned(),
+            blocks: 80,
+            warps_per_block: 8,
+            bytes_once,
+            ..Launch::default()
+        };
+        CountedOp {
+            name: name.to_owned(),
+            flops: 1000,
+            launches: kernels.iter().map(launch).collect(),
+        }
+    }
+
+    #[test]
+    fn ops_of_a_name_are_added_up_and_the_rounding_of_inputs_is_apart() {
+        let known = Resources {
+            blocks_per_multiprocessor: 2,
+            instructions_per_fma: None,
+        };
+        let resources = ["conv_prepare_f16", "conv_f16_64x64", "elu"].map(|name| (name.to_owned(), known));
+        let conv = ["conv_prepare_f16", "conv_f16_64x64"];
+        let ops = [
+            op("conv", &conv, 900_000),
+            op("elu", &["elu"], 90_000),
+            op("conv", &conv, 900_000),
+        ];
+        let predicted = Predicted::new(V100, "fp16", &ops, &resources.into());
+        let names: Vec<(&str, usize, u64)> = predicted.rows.iter().map(|r| (&*r.name, r.launches, r.flops)).collect();
+        assert_eq!(names[2], ("elu", 1, 1000));
+        assert!(names[..2].contains(&("conv", 2, 2000)), "{names:?}");
+        assert!(names[..2].contains(&("conv_prepare: norm, ELU, rounding", 2, 0)));
+        // Four launches of a microsecond, one of a tenth, and the nodes.
+        assert!((predicted.seconds() - (4.1e-6 + 5.0 * NODE)).abs() < 1e-12);
+        assert_eq!(predicted.row("elu").unwrap().bound(), "launch");
+    }
+}
