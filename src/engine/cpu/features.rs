@@ -243,14 +243,25 @@ fn resize_plane<F: F32x8, D: F64x4>(
     to: (usize, usize),
     output: &mut [f32],
 ) {
-    for (at, pixel) in output.chunks_exact_mut(BLOCK).enumerate() {
-        let start = addend.map_or(F::splat(0.0), |a| F::load(&a[at * BLOCK..]));
-        let (y, y1, fy) = corner(at / to.1, from.0, to.0);
-        let (x, x1, fx) = corner(at % to.1, from.1, to.1);
-        let load = |y: usize, x: usize| F::load(&input[(y * from.1 + x) * BLOCK..]);
-        let mix = |a: F, b: F, f: f32| b.sub(a).mul_add(F::splat(f), a);
-        let value = mix(mix(load(y, x), load(y, x1), fx), mix(load(y1, x), load(y1, x1), fx), fy);
-        value.add(start).store(pixel);
+    if let (true, Some(addend)) = (from == to, addend) {
+        let pairs = input.chunks_exact(BLOCK).zip(addend.chunks_exact(BLOCK));
+        for (pixel, (a, b)) in output.chunks_exact_mut(BLOCK).zip(pairs) {
+            F::load(a).add(F::load(b)).store(pixel);
+        }
+        return;
+    }
+    for (row, pixels) in output.chunks_exact_mut(to.1 * BLOCK).enumerate() {
+        let (y, y1, fy) = corner(row, from.0, to.0);
+        let (upper, lower) = (&input[y * from.1 * BLOCK..], &input[y1 * from.1 * BLOCK..]);
+        for (column, pixel) in pixels.chunks_exact_mut(BLOCK).enumerate() {
+            let start = addend.map_or(F::splat(0.0), |a| F::load(&a[(row * to.1 + column) * BLOCK..]));
+            let (x, x1, fx) = corner(column, from.1, to.1);
+            let load = |row: &[f32], x: usize| F::load(&row[x * BLOCK..]);
+            let mix = |a: F, b: F, f: f32| b.sub(a).mul_add(F::splat(f), a);
+            let above = mix(load(upper, x), load(upper, x1), fx);
+            let below = mix(load(lower, x), load(lower, x1), fx);
+            mix(above, below, fy).add(start).store(pixel);
+        }
     }
 }
 

@@ -131,19 +131,21 @@ impl Target for CpuTarget {
 
 /// How a convolution of the plan is computed.
 pub fn conv_algorithm(plan: &Plan, conv: &Conv) -> Algorithm {
-    conv_shape(plan.batch, conv, |id| plan.tensor(id).contents).algorithm()
+    conv_shape(plan.batch, conv, |id| plan.tensor(id).contents).algorithm
 }
 
 fn conv_shape(batch: usize, op: &Conv, contents: impl Fn(TensorId) -> Contents) -> ConvShape {
     let (inputs, ..) = contents(op.input).feature();
     let (outputs, height, width) = contents(op.output).feature();
+    let (in_blocks, out_blocks) = (inputs.div_ceil(BLOCK), outputs.div_ceil(BLOCK));
     ConvShape {
         batch,
-        in_blocks: inputs.div_ceil(BLOCK),
-        out_blocks: outputs.div_ceil(BLOCK),
+        in_blocks,
+        out_blocks,
         height,
         width,
         kernel: op.kernel,
         dilation: op.dilation,
+        algorithm: Algorithm::of(op.kernel, in_blocks, out_blocks),
     }
 }

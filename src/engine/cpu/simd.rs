@@ -1,12 +1,16 @@
-//! Eight floats or four doubles at a time: AVX2 with FMA where the machine has it, plain arrays elsewhere.
+//! Eight floats or four doubles at a time: AVX2 with FMA where the machine has it, plain arrays elsewhere; sixteen floats
+//! with AVX-512.
 //!
 //! Vector code is written once, generic over [`F32x8`] or [`F64x4`] and `#[inline(always)]`; [`dispatch!`] compiles it
 //! for both. The two differ in rounding (the plain one has no fused multiply-add), so bits are a matter of the
-//! instruction set, never of batch, threads or timing.
+//! instruction set, never of batch, threads or timing. AVX-512 gives the bits of AVX2: it does the same sums, two blocks of
+//! channels at once. It serves where arithmetic is the limit, in Winograd's sums; [`dispatch_wide!`] compiles that.
 
 /// The instruction set that the ops were compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
     #[cfg(target_arch = "x86_64")]
     Avx2,
     Portable,
@@ -17,13 +21,19 @@ impl Isa {
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return Self::Avx2;
+            return if is_x86_feature_detected!("avx512f") {
+                Self::Avx512
+            } else {
+                Self::Avx2
+            };
         }
         Self::Portable
     }
 
     pub fn name(self) -> &'static str {
         match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => "AVX-512",
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => "AVX2+FMA",
             Self::Portable => "portable",
@@ -43,16 +53,36 @@ macro_rules! dispatch {
         }
         match $isa {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Isa::Avx2` is only made by `Isa::detect`, after it found AVX2 and FMA.
-            $crate::engine::cpu::simd::Isa::Avx2 => unsafe { avx2($($arg),*) },
+            // SAFETY: both are only made by `Isa::detect`, after it found AVX2 and FMA.
+            $crate::engine::cpu::simd::Isa::Avx512 | $crate::engine::cpu::simd::Isa::Avx2 => unsafe { avx2($($arg),*) },
             $crate::engine::cpu::simd::Isa::Portable => $body::<[f32; 8], [f64; 4]>($($arg),*),
         }
     }};
 }
 pub(crate) use dispatch;
 
+/// The same as [`dispatch!`], with one more version for AVX-512.
+macro_rules! dispatch_wide {
+    ($isa:expr, $body:ident ( $($arg:ident : $ty:ty),* $(,)? )) => {{
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma,avx512f")]
+        unsafe fn avx512($($arg: $ty),*) {
+            $body::<$crate::engine::cpu::simd::avx512::F32, $crate::engine::cpu::simd::avx2::F64>($($arg),*)
+        }
+        match $isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Isa::Avx512` is only made by `Isa::detect`, after it found all three.
+            $crate::engine::cpu::simd::Isa::Avx512 => unsafe { avx512($($arg),*) },
+            other => $crate::engine::cpu::simd::dispatch!(other, $body($($arg: $ty),*)),
+        }
+    }};
+}
+pub(crate) use dispatch_wide;
+
 /// Eight f32. Loads and stores panic unless the slice holds eight values from its start.
 pub trait F32x8: Copy {
+    /// Two blocks of eight side by side.
+    type Pair: F32x16;
     fn splat(value: f32) -> Self;
     fn load(from: &[f32]) -> Self;
     fn store(self, to: &mut [f32]);
@@ -73,6 +103,17 @@ pub trait F32x8: Copy {
     fn where_positive(self, condition: Self, other: Self) -> Self;
 }
 
+/// Sixteen f32. Loads and stores panic unless the slice holds sixteen values from its start.
+pub trait F32x16: Copy {
+    /// How many of them can be summed in registers at once.
+    const SUMS: usize;
+    fn splat(value: f32) -> Self;
+    fn load(from: &[f32]) -> Self;
+    fn store(self, to: &mut [f32]);
+    /// self·a + b
+    fn mul_add(self, a: Self, b: Self) -> Self;
+}
+
 /// Four f64. Loads and stores panic unless the slice holds four values from its start.
 pub trait F64x4: Copy {
     fn splat(value: f64) -> Self;
@@ -86,7 +127,30 @@ pub trait F64x4: Copy {
     fn sum(self) -> f64;
 }
 
+/// Two registers of eight; twelve sums leave four of AVX2's sixteen registers for the factors.
+impl<F: F32x8> F32x16 for [F; 2] {
+    const SUMS: usize = 6;
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        [F::splat(value); 2]
+    }
+    #[inline(always)]
+    fn load(from: &[f32]) -> Self {
+        [F::load(from), F::load(&from[8..])]
+    }
+    #[inline(always)]
+    fn store(self, to: &mut [f32]) {
+        self[0].store(to);
+        self[1].store(&mut to[8..]);
+    }
+    #[inline(always)]
+    fn mul_add(self, a: Self, b: Self) -> Self {
+        [self[0].mul_add(a[0], b[0]), self[1].mul_add(a[1], b[1])]
+    }
+}
+
 impl F32x8 for [f32; 8] {
+    type Pair = [Self; 2];
     #[inline(always)]
     fn splat(value: f32) -> Self {
         [value; 8]
@@ -167,7 +231,7 @@ impl F64x4 for [f64; 4] {
 }
 
 /// The AVX2 vectors. Every method needs AVX2 and FMA, which holds because the types are only named inside functions
-/// that [`dispatch!`] compiles and calls for [`Isa::Avx2`].
+/// that [`dispatch!`] compiles and calls for [`Isa::Avx2`] or [`Isa::Avx512`].
 #[cfg(target_arch = "x86_64")]
 pub mod avx2 {
     use std::arch::x86_64::*;
@@ -183,6 +247,7 @@ pub mod avx2 {
     // SAFETY of every block below: the instruction set is there (see the module), and loads and stores are bounded by
     // a slice of the right length.
     impl F32x8 for F32 {
+        type Pair = [Self; 2];
         #[inline(always)]
         fn splat(value: f32) -> Self {
             unsafe { Self(_mm256_set1_ps(value)) }
@@ -269,6 +334,96 @@ pub mod avx2 {
             let mut lanes = [0.0; 4];
             self.store(&mut lanes);
             (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])
+        }
+    }
+}
+
+/// The AVX-512 vectors: those of AVX2, but a pair of them is one register. Only named inside functions that
+/// [`dispatch_wide!`] compiles and calls for [`Isa::Avx512`].
+#[cfg(target_arch = "x86_64")]
+pub mod avx512 {
+    use std::arch::x86_64::*;
+
+    use super::{F32x8, F32x16, avx2};
+
+    #[derive(Clone, Copy)]
+    pub struct F32(avx2::F32);
+
+    #[derive(Clone, Copy)]
+    pub struct Pair(__m512);
+
+    // SAFETY of every block below: the instruction set is there (see the module), and loads and stores are bounded by
+    // a slice of the right length.
+    impl F32x16 for Pair {
+        /// More than the eight that hide the latency of a multiply-add.
+        const SUMS: usize = 12;
+        #[inline(always)]
+        fn splat(value: f32) -> Self {
+            unsafe { Self(_mm512_set1_ps(value)) }
+        }
+        #[inline(always)]
+        fn load(from: &[f32]) -> Self {
+            unsafe { Self(_mm512_loadu_ps(from[..16].as_ptr())) }
+        }
+        #[inline(always)]
+        fn store(self, to: &mut [f32]) {
+            unsafe { _mm512_storeu_ps(to[..16].as_mut_ptr(), self.0) }
+        }
+        #[inline(always)]
+        fn mul_add(self, a: Self, b: Self) -> Self {
+            unsafe { Self(_mm512_fmadd_ps(self.0, a.0, b.0)) }
+        }
+    }
+
+    impl F32x8 for F32 {
+        type Pair = Pair;
+        #[inline(always)]
+        fn splat(value: f32) -> Self {
+            Self(F32x8::splat(value))
+        }
+        #[inline(always)]
+        fn load(from: &[f32]) -> Self {
+            Self(F32x8::load(from))
+        }
+        #[inline(always)]
+        fn store(self, to: &mut [f32]) {
+            self.0.store(to);
+        }
+        #[inline(always)]
+        fn mul_add(self, a: Self, b: Self) -> Self {
+            Self(self.0.mul_add(a.0, b.0))
+        }
+        #[inline(always)]
+        fn add(self, other: Self) -> Self {
+            Self(self.0.add(other.0))
+        }
+        #[inline(always)]
+        fn sub(self, other: Self) -> Self {
+            Self(self.0.sub(other.0))
+        }
+        #[inline(always)]
+        fn mul(self, other: Self) -> Self {
+            Self(self.0.mul(other.0))
+        }
+        #[inline(always)]
+        fn max(self, other: Self) -> Self {
+            Self(self.0.max(other.0))
+        }
+        #[inline(always)]
+        fn min(self, other: Self) -> Self {
+            Self(self.0.min(other.0))
+        }
+        #[inline(always)]
+        fn round(self) -> Self {
+            Self(self.0.round())
+        }
+        #[inline(always)]
+        fn exp2_integer(self) -> Self {
+            Self(self.0.exp2_integer())
+        }
+        #[inline(always)]
+        fn where_positive(self, condition: Self, other: Self) -> Self {
+            Self(self.0.where_positive(condition.0, other.0))
         }
     }
 }

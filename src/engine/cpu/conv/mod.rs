@@ -27,11 +27,12 @@ pub struct ConvShape {
     pub width: usize,
     pub kernel: usize,
     pub dilation: usize,
+    pub algorithm: Algorithm,
 }
 
 impl ConvShape {
     fn by_winograd(&self) -> bool {
-        self.algorithm() == Algorithm::Winograd
+        self.algorithm == Algorithm::Winograd
     }
 
     fn pad(&self) -> usize {
@@ -193,13 +194,13 @@ fn pad_plane<F: F32x8, D: F64x4>(
     let row = shape.width * BLOCK;
     let margin = pad * BLOCK;
     let (top, rest) = padded.split_at_mut(pad * width * BLOCK);
-    top.fill(0.0);
+    zero::<F>(top);
     let (middle, bottom) = rest.split_at_mut(shape.height * width * BLOCK);
-    bottom.fill(0.0);
+    zero::<F>(bottom);
     let (scale, shift) = coefficients.map_or((F::splat(1.0), F::splat(0.0)), |(a, b)| (F::load(a), F::load(b)));
     for (from, to) in source.chunks_exact(row).zip(middle.chunks_exact_mut(width * BLOCK)) {
-        to[..margin].fill(0.0);
-        to[margin + row..].fill(0.0);
+        zero::<F>(&mut to[..margin]);
+        zero::<F>(&mut to[margin + row..]);
         let to = &mut to[margin..margin + row];
         if !activate {
             to.copy_from_slice(from);
@@ -212,6 +213,14 @@ fn pad_plane<F: F32x8, D: F64x4>(
                 elu(F::load(from).mul_add(scale, shift)).store(to);
             }
         }
+    }
+}
+
+/// Margins are a few vectors long: too short for a call of memset.
+#[inline(always)]
+fn zero<F: F32x8>(margin: &mut [f32]) {
+    for pixel in margin.chunks_exact_mut(BLOCK) {
+        F::splat(0.0).store(pixel);
     }
 }
 
@@ -263,6 +272,20 @@ mod tests {
     }
 
     fn check(isa: Isa, channels: (usize, usize), size: (usize, usize), taps: (usize, usize), elu_first: bool) {
+        check_algorithm(Algorithm::Direct, isa, channels, size, taps, elu_first);
+        if taps.0 == 3 {
+            check_algorithm(Algorithm::Winograd, isa, channels, size, taps, elu_first);
+        }
+    }
+
+    fn check_algorithm(
+        algorithm: Algorithm,
+        isa: Isa,
+        channels: (usize, usize),
+        size: (usize, usize),
+        taps: (usize, usize),
+        elu_first: bool,
+    ) {
         let (inputs, outputs) = channels;
         let (pixels, taps_count) = (size.0 * size.1, taps.0 * taps.0);
         let x = random(inputs * pixels, 1);
@@ -289,6 +312,7 @@ mod tests {
             width: size.1,
             kernel: taps.0,
             dilation: taps.1,
+            algorithm,
         };
         let packed = PackedConv::new(shape, &weight, Some(&bias), outputs, inputs);
         let prologue = if elu_first { Prologue::Elu } else { Prologue::None };
@@ -337,9 +361,110 @@ mod tests {
             for size in [(1, 1), (2, 3), (14, 14), (5, 28), (3, 64), (4, 25)] {
                 check(isa, (16, 24), size, (3, 1), false);
             }
-            for taps in [(3, 1), (3, 2), (3, 4), (1, 1)] {
+            for taps in [(3, 1), (3, 2), (3, 3), (3, 4), (1, 1)] {
                 check(isa, (12, 16), (6, 10), taps, true);
             }
         }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn avx512_gives_the_bits_of_avx2() {
+        if Isa::detect() != Isa::Avx512 {
+            eprintln!("skipped: this machine has no AVX-512");
+            return;
+        }
+        for (in_blocks, out_blocks) in [(2, 2), (3, 4), (16, 16), (6, 3), (5, 1)] {
+            let shape = ConvShape {
+                batch: 3,
+                in_blocks,
+                out_blocks,
+                height: 14,
+                width: 9,
+                kernel: 3,
+                dilation: 1,
+                algorithm: Algorithm::Winograd,
+            };
+            let (inputs, outputs) = (in_blocks * BLOCK, out_blocks * BLOCK);
+            let packed = PackedConv::new(shape, &random(outputs * inputs * 9, 1), None, outputs, inputs);
+            let input = random(inputs * 3 * 14 * 9, 2);
+            let [wide, narrow] = [Isa::Avx512, Isa::Avx2].map(|isa| {
+                let mut output = vec![f32::NAN; outputs * 3 * 14 * 9];
+                let mut scratch = vec![f32::NAN; shape.scratch_len(2)];
+                let mut threads = Threads::new(2);
+                let prologue = Prologue::Elu;
+                conv(
+                    &mut threads,
+                    isa,
+                    shape,
+                    &packed,
+                    &input,
+                    prologue,
+                    None,
+                    &mut scratch,
+                    &mut output,
+                );
+                output
+            });
+            assert!(wide.iter().zip(&narrow).all(|(a, b)| a.to_bits() == b.to_bits()));
+        }
+    }
+
+    /// The measurement behind [`Algorithm::of`].
+    #[test]
+    #[ignore = "takes time and an idle machine"]
+    fn direct_against_winograd() {
+        let blocks = [1, 2, 3, 6, 16, 32];
+        println!(
+            "| |{}\n|---|{}",
+            blocks.map(|b| format!(" {b} |")).concat(),
+            "---|".repeat(blocks.len())
+        );
+        for in_blocks in blocks {
+            let ratios = blocks.map(|out_blocks| {
+                let [direct, winograd] = [Algorithm::Direct, Algorithm::Winograd].map(|algorithm| {
+                    let shape = ConvShape {
+                        batch: 8,
+                        in_blocks,
+                        out_blocks,
+                        height: 14,
+                        width: 14,
+                        kernel: 3,
+                        dilation: 1,
+                        algorithm,
+                    };
+                    seconds(shape)
+                });
+                format!(" {:.2} |", direct / winograd)
+            });
+            println!("| {in_blocks} |{}", ratios.concat());
+        }
+    }
+
+    /// The least time of several.
+    fn seconds(shape: ConvShape) -> f64 {
+        let (inputs, outputs) = (shape.in_blocks * BLOCK, shape.out_blocks * BLOCK);
+        let pixels = shape.batch * shape.height * shape.width;
+        let packed = PackedConv::new(shape, &random(outputs * inputs * 9, 1), None, outputs, inputs);
+        let (input, mut output) = (random(inputs * pixels, 2), vec![0.0; outputs * pixels]);
+        let mut threads = Threads::new(2);
+        let mut scratch = vec![0.0; shape.scratch_len(threads.count())];
+        let time = |_| {
+            let start = std::time::Instant::now();
+            let (scratch, output) = (&mut scratch, &mut output);
+            conv(
+                &mut threads,
+                Isa::detect(),
+                shape,
+                &packed,
+                &input,
+                Prologue::Elu,
+                None,
+                scratch,
+                output,
+            );
+            start.elapsed().as_secs_f64()
+        };
+        (0..20).map(time).fold(f64::INFINITY, f64::min)
     }
 }

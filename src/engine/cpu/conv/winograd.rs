@@ -9,7 +9,7 @@
 //! float64. A tile's sums do not depend on the tiles it is grouped with.
 
 use super::super::memory::Parts;
-use super::super::simd::{F32x8, F64x4, Isa, dispatch};
+use super::super::simd::{F32x8, F32x16, F64x4, Isa, dispatch_wide};
 use super::super::threads::Threads;
 use super::{BLOCK, ConvShape, Group, groups};
 
@@ -75,6 +75,14 @@ impl Packed {
     }
 }
 
+/// The most tiles of any task.
+const MOST_TILES: usize = 64;
+/// A dilation for which nothing was compiled specially.
+const ANY: usize = 0;
+
+/// Image, row and column of a tile.
+type Place = (usize, usize, usize);
+
 /// How a map is cut into tiles.
 #[derive(Clone, Copy)]
 pub struct Tiling {
@@ -103,22 +111,40 @@ impl Tiling {
         self.shape.dilation * self.shape.dilation * self.rows * self.columns
     }
 
-    /// Tiles that one task works on: as many as leave their transformed inputs in the L2 cache.
-    fn group(&self) -> usize {
+    /// The most tiles that one task works on: about as many as leave their transformed inputs in the L2 cache.
+    fn most_tiles(&self) -> usize {
         match self.shape.in_blocks {
-            ..=4 => 48,
+            ..=4 => MOST_TILES,
             5..=8 => 24,
-            _ => 12,
+            _ => 16,
         }
     }
 
     /// Floats that one task needs: transformed inputs, and the sums of one group of output blocks.
     pub fn task_scratch(&self) -> usize {
-        FREQUENCIES * self.group() * (self.shape.in_blocks + 3) * BLOCK
+        FREQUENCIES * self.most_tiles() * (self.shape.in_blocks + 3) * BLOCK
+    }
+
+    fn split(&self, threads: usize, groups: usize) -> Split {
+        let (tiles, most) = (self.shape.batch * self.per_image(), self.most_tiles());
+        // Where a task could hold all tiles and the weights are large, each thread reads only its part of them.
+        if tiles <= most && self.shape.in_blocks > 8 && groups.is_multiple_of(threads) {
+            return Split {
+                tiles,
+                parts: 1,
+                channels: threads,
+            };
+        }
+        let parts = threads * tiles.div_ceil(threads * most);
+        Split {
+            tiles,
+            parts: parts.min(tiles),
+            channels: 1,
+        }
     }
 
     /// Image, and row and column of the first output of a tile; also of its first input in the padded plane.
-    fn place(&self, tile: usize) -> (usize, usize, usize) {
+    fn place(&self, tile: usize) -> Place {
         let d = self.shape.dilation;
         let (image, tile) = (tile / self.per_image(), tile % self.per_image());
         let (lattice, tile) = (tile / (self.rows * self.columns), tile % (self.rows * self.columns));
@@ -126,6 +152,14 @@ impl Tiling {
         let column = lattice % d + d * OUT * (tile % self.columns);
         (image, row, column)
     }
+}
+
+/// How a layer's work is cut into tasks, equally for all threads: tiles into parts, and output channels. A cut changes no
+/// sum.
+struct Split {
+    tiles: usize,
+    parts: usize,
+    channels: usize,
 }
 
 /// output = conv(input) + bias + residual, for a zero-padded input of [`Tiling::padded`] size.
@@ -140,31 +174,35 @@ pub fn conv(
     scratch: &mut [f32],
     output: &mut [f32],
 ) {
-    let tiles = tiling.shape.batch * tiling.per_image();
-    let size = tiling.group();
+    let Split { tiles, parts, channels } = tiling.split(threads.count(), packed.groups.len());
     let per_thread = tiling.task_scratch();
     let (output, scratch) = (Parts::new(output), Parts::new(scratch));
-    threads.run_on(tiles.div_ceil(size), &|thread, task| {
+    threads.run_on(parts * channels, &|thread, task| {
         // SAFETY: each thread has its own piece, and runs one task at a time.
         let scratch = unsafe { scratch.part(thread * per_thread..(thread + 1) * per_thread) };
+        let (part, channel) = (task / channels, task % channels);
+        let groups = packed.groups.len();
+        let (first, end) = (part * tiles / parts, (part + 1) * tiles / parts);
         let work = Work {
             tiling,
             packed,
-            first: task * size,
-            count: size.min(tiles - task * size),
+            groups: &packed.groups[channel * groups / channels..(channel + 1) * groups / channels],
+            first,
+            count: end - first,
             input,
             residual,
             output,
         };
         let work = &work;
-        dispatch!(isa, tiles_of_task(work: &Work<'_>, scratch: &mut [f32]));
+        dispatch_wide!(isa, tiles_of_task(work: &Work<'_>, scratch: &mut [f32]));
     });
 }
 
-/// One task: some tiles, all output channels.
+/// One task: some tiles, all output channels or some.
 struct Work<'a> {
     tiling: Tiling,
     packed: &'a Packed,
+    groups: &'a [Group],
     first: usize,
     count: usize,
     input: &'a [f32],
@@ -175,52 +213,72 @@ struct Work<'a> {
 #[inline(always)]
 fn tiles_of_task<F: F32x8, D: F64x4>(work: &Work<'_>, scratch: &mut [f32]) {
     let in_blocks = work.tiling.shape.in_blocks;
+    let mut places = [(0, 0, 0); MOST_TILES];
+    let places = &mut places[..work.count];
+    for (tile, place) in places.iter_mut().enumerate() {
+        *place = work.tiling.place(work.first + tile);
+    }
     // [frequency][in block][tile][8]
     let (transformed, sums) = scratch.split_at_mut(FREQUENCIES * work.count * in_blocks * BLOCK);
-    for block in 0..in_blocks {
-        for tile in 0..work.count {
-            work.transform_input::<F>(block, tile, transformed);
-        }
+    match work.tiling.shape.dilation {
+        1 => work.transform_inputs::<F, 1>(places, transformed),
+        2 => work.transform_inputs::<F, 2>(places, transformed),
+        4 => work.transform_inputs::<F, 4>(places, transformed),
+        _ => work.transform_inputs::<F, ANY>(places, transformed),
     }
-    for &group in &work.packed.groups {
+    for &group in work.groups {
         match group.blocks {
-            1 => work.outputs_of_group::<F, 1>(group, transformed, sums),
-            2 => work.outputs_of_group::<F, 2>(group, transformed, sums),
-            _ => work.outputs_of_group::<F, 3>(group, transformed, sums),
+            1 => work.outputs_of_group::<F, 1>(group, places, transformed, sums),
+            2 => work.outputs_of_group::<F, 2>(group, places, transformed, sums),
+            _ => work.outputs_of_group::<F, 3>(group, places, transformed, sums),
         }
     }
 }
 
 impl Work<'_> {
-    /// Bᵀ·d·B of one tile and block of channels.
+    /// Bᵀ·d·B of all tiles and blocks of channels. `D` is the dilation, known when this is compiled, or [`ANY`].
     #[inline(always)]
-    fn transform_input<F: F32x8>(&self, block: usize, tile: usize, transformed: &mut [f32]) {
+    fn transform_inputs<F: F32x8, const D: usize>(&self, places: &[Place], transformed: &mut [f32]) {
         let shape = self.tiling.shape;
+        let dilation = if D == ANY { shape.dilation } else { D };
         let (height, width) = self.tiling.padded();
-        let (image, row, column) = self.tiling.place(self.first + tile);
-        let plane = (image * shape.in_blocks + block) * height;
-        let mut rows = [[F::splat(0.0); IN]; IN];
-        for (i, row_of_tile) in rows.iter_mut().enumerate() {
-            let start = ((plane + row + i * shape.dilation) * width + column) * BLOCK;
-            let pixels = &self.input[start..][..(5 * shape.dilation + 1) * BLOCK];
-            let d = std::array::from_fn(|j| F::load(&pixels[j * shape.dilation * BLOCK..]));
-            *row_of_tile = transform_inputs(d);
-        }
-        for (j, column) in transposed(rows).into_iter().enumerate() {
-            for (i, value) in transform_inputs(column).into_iter().enumerate() {
-                let f = i * IN + j;
-                let at = ((f * shape.in_blocks + block) * self.count + tile) * BLOCK;
-                value.store(&mut transformed[at..]);
+        let stride = shape.in_blocks * self.count * BLOCK;
+        for block in 0..shape.in_blocks {
+            for (tile, &(image, row, column)) in places.iter().enumerate() {
+                let plane = (image * shape.in_blocks + block) * height;
+                let mut rows = [[F::splat(0.0); IN]; IN];
+                for (i, row_of_tile) in rows.iter_mut().enumerate() {
+                    let start = ((plane + row + i * dilation) * width + column) * BLOCK;
+                    let pixels = &self.input[start..][..(5 * dilation + 1) * BLOCK];
+                    let d = std::array::from_fn(|j| F::load(&pixels[j * dilation * BLOCK..]));
+                    *row_of_tile = transform_inputs(d);
+                }
+                let to = &mut transformed[(block * self.count + tile) * BLOCK..];
+                assert!(to.len() >= (FREQUENCIES - 1) * stride + BLOCK);
+                for (j, column) in transposed(rows).into_iter().enumerate() {
+                    for (i, value) in transform_inputs(column).into_iter().enumerate() {
+                        let at = (i * IN + j) * stride;
+                        // SAFETY: the last of the 36 was found to lie inside.
+                        value.store(unsafe { to.get_unchecked_mut(at..at + BLOCK) });
+                    }
+                }
             }
         }
     }
 
     /// The sums of one group of output blocks over the input channels, and from them its outputs.
     #[inline(always)]
-    fn outputs_of_group<F: F32x8, const NB: usize>(&self, group: Group, transformed: &[f32], sums: &mut [f32]) {
+    fn outputs_of_group<F: F32x8, const NB: usize>(
+        &self,
+        group: Group,
+        places: &[Place],
+        transformed: &[f32],
+        sums: &mut [f32],
+    ) {
         let in_blocks = self.tiling.shape.in_blocks;
         let per_frequency = in_blocks * BLOCK * NB * BLOCK;
-        let pieces = self.count.div_ceil(12 / NB);
+        let widest = if NB == 2 { F::Pair::SUMS } else { 12 / NB };
+        let pieces = self.count.div_ceil(widest);
         for f in 0..FREQUENCIES {
             let weights = &self.packed.weights[group.weights + f * per_frequency..][..per_frequency];
             let inputs = &transformed[f * in_blocks * self.count * BLOCK..][..in_blocks * self.count * BLOCK];
@@ -243,31 +301,36 @@ impl Work<'_> {
                 }
             }
         }
-        for tile in 0..self.count {
+        for (tile, &place) in places.iter().enumerate() {
             for n in 0..NB {
-                self.transform_output::<F, NB>(group.first + n, n, tile, sums);
+                self.transform_output::<F, NB>(group.first + n, place, &sums[(tile * NB + n) * BLOCK..]);
             }
         }
     }
 
     /// Aᵀ·m·A of one tile and block of channels, plus bias and residual, where the tile lies inside the map.
     #[inline(always)]
-    fn transform_output<F: F32x8, const NB: usize>(&self, block: usize, n: usize, tile: usize, sums: &[f32]) {
+    fn transform_output<F: F32x8, const NB: usize>(&self, block: usize, place: Place, sums: &[f32]) {
         let shape = self.tiling.shape;
-        let (image, row, column) = self.tiling.place(self.first + tile);
-        let at = |f: usize| ((f * self.count + tile) * NB + n) * BLOCK;
+        let (image, row, column) = place;
+        let stride = self.count * NB * BLOCK;
+        assert!(sums.len() >= (FREQUENCIES - 1) * stride + BLOCK);
         let mut rows = [[F::splat(0.0); OUT]; IN];
         for (i, row_of_tile) in rows.iter_mut().enumerate() {
-            *row_of_tile = transform_sums(std::array::from_fn(|j| F::load(&sums[at(i * IN + j)..])));
+            *row_of_tile = transform_sums(std::array::from_fn(|j| {
+                let at = (i * IN + j) * stride;
+                // SAFETY: the last of the 36 was found to lie inside.
+                F::load(unsafe { sums.get_unchecked(at..at + BLOCK) })
+            }));
         }
         let bias = F::load(&self.packed.bias[block * BLOCK..]);
-        let plane = (image * shape.out_blocks + block) * shape.height;
+        let first = (((image * shape.out_blocks + block) * shape.height + row) * shape.width + column) * BLOCK;
+        let inside = |from: usize, length: usize| (length - from).div_ceil(shape.dilation);
+        let (height, width) = (inside(row, shape.height), inside(column, shape.width));
         for (j, sums) in transposed(rows).into_iter().enumerate() {
-            let x = column + j * shape.dilation;
             for (i, value) in transform_sums(sums).into_iter().enumerate() {
-                let y = row + i * shape.dilation;
-                if x < shape.width && y < shape.height {
-                    let at = ((plane + y) * shape.width + x) * BLOCK;
+                if i < height && j < width {
+                    let at = first + (i * shape.width + j) * shape.dilation * BLOCK;
                     let value = value.add(bias);
                     let value = self.residual.map_or(value, |r| value.add(F::load(&r[at..])));
                     // SAFETY: every pixel of every block belongs to one tile, and so to one task.
@@ -287,6 +350,9 @@ fn product<F: F32x8, const NB: usize, const P: usize>(
     first: usize,
     sums: &mut [f32],
 ) {
+    if NB == 2 {
+        return product_of_pairs::<F::Pair, P>(weights, inputs, count, first, sums);
+    }
     if NB * P > 12 {
         return; // never called: the tile would not fit the registers, and need not be compiled
     }
@@ -309,6 +375,35 @@ fn product<F: F32x8, const NB: usize, const P: usize>(
         for n in 0..NB {
             acc[n][p].store(&mut sums[(p * NB + n) * BLOCK..]);
         }
+    }
+}
+
+/// The same for two blocks of output channels as one vector.
+#[inline(always)]
+fn product_of_pairs<V: F32x16, const P: usize>(
+    weights: &[f32],
+    inputs: &[f32],
+    count: usize,
+    first: usize,
+    sums: &mut [f32],
+) {
+    const PAIR: usize = 2 * BLOCK;
+    if P > V::SUMS {
+        return; // never called, as above
+    }
+    let mut acc = [V::splat(0.0); P];
+    let blocks = inputs.chunks_exact(count * BLOCK);
+    for (weights, inputs) in weights.chunks_exact(BLOCK * PAIR).zip(blocks) {
+        let inputs = &inputs[first * BLOCK..][..P * BLOCK];
+        for c in 0..BLOCK {
+            let w = V::load(&weights[c * PAIR..][..PAIR]);
+            for p in 0..P {
+                acc[p] = w.mul_add(V::splat(inputs[p * BLOCK + c]), acc[p]);
+            }
+        }
+    }
+    for (sum, to) in acc.into_iter().zip(sums[first * PAIR..].chunks_exact_mut(PAIR)) {
+        sum.store(to);
     }
 }
 
