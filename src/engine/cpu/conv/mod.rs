@@ -401,6 +401,7 @@ mod tests {
                     &input,
                     prologue,
                     None,
+                    None,
                     &mut scratch,
                     &mut output,
                 );
@@ -459,6 +460,7 @@ mod tests {
                 &packed,
                 &input,
                 Prologue::Elu,
+                None,
                 None,
                 scratch,
                 output,
