@@ -151,7 +151,7 @@ impl Stream {
         self.recording.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Whether kernels and graphs may go there now: see [`usable`].
+    /// Whether kernels and graphs may go there now: see `usable`.
     pub fn usable(&self, what: &str) -> Status {
         self.owner.map_or(SUCCESS, |owner| usable(what, owner))
     }
