@@ -43,7 +43,7 @@ def run(command):
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         sys.exit(f"{command} failed: {process.returncode}")
-    return json.loads(output), usage.ru_maxrss / 1000
+    return json.loads(output), usage.ru_maxrss * 1024 / 1e6
 
 
 def network(preset, ngf):

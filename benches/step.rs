@@ -2,7 +2,8 @@
 //!
 //! `cargo bench --bench step -- [PRESET] [NGF] [BATCH] [M] [REPETITIONS] [--layers | --json]`, by default
 //! `mnist 128 8 400 3`. One row per kind of op; `--layers` prints one row per convolution and norm, `--json` one object:
-//! milliseconds of the network, of the likelihood and of the whole step. Every op counts with its median repetition.
+//! milliseconds of the network, of the likelihood and of the whole step. In the tables an op counts with its median
+//! repetition, in the object with the mean of all, as the time of a whole run does.
 
 use std::time::Duration;
 
@@ -68,7 +69,9 @@ fn problem(image: ImageShape, m: usize, batch: usize) -> qcs::Result<Problem> {
 struct Measured {
     op: Op,
     flops: u64,
+    /// The median
     seconds: f64,
+    mean: f64,
 }
 
 fn measure(
@@ -112,6 +115,7 @@ fn measure(
     let of = |(instruction, times): (&qcs::plan::Instruction, Vec<Duration>)| Measured {
         op: instruction.op,
         flops: instruction.op.cost(plan).flops,
+        mean: times.iter().sum::<Duration>().as_secs_f64() / repetitions as f64,
         seconds: median(times),
     };
     Ok(instructions.iter().zip(times).map(of).collect())
@@ -135,14 +139,14 @@ fn total(measured: &[Measured]) -> f64 {
     measured.iter().map(|m| m.seconds).sum()
 }
 
-fn seconds_of(measured: &[Measured], ops: &[&str]) -> f64 {
-    let wanted = measured.iter().filter(|m| ops.contains(&m.op.name()));
-    wanted.map(|m| m.seconds).sum()
+fn of_ops<'a>(measured: &'a [Measured], ops: &'a [&str]) -> impl Iterator<Item = &'a Measured> {
+    measured.iter().filter(|m| ops.contains(&m.op.name()))
 }
 
 fn print_json(measured: &[Measured]) {
-    let (step, likelihood) = (total(measured), seconds_of(measured, &LIKELIHOOD));
-    let network = step - likelihood - seconds_of(measured, &UPDATE);
+    let step: f64 = measured.iter().map(|m| m.mean).sum();
+    let [likelihood, update] = [&LIKELIHOOD[..], &UPDATE].map(|ops| of_ops(measured, ops).map(|m| m.mean).sum::<f64>());
+    let network = step - likelihood - update;
     let [network, likelihood, step] = [network, likelihood, step].map(|seconds| 1e3 * seconds);
     println!(r#"{{"network_ms": {network:.3}, "likelihood_ms": {likelihood:.3}, "step_ms": {step:.3}}}"#);
 }
@@ -179,7 +183,7 @@ fn print_ops(measured: &[Measured]) {
     for (name, count, seconds, flops) in kinds(measured.iter()) {
         println!("| {name} | {count} | {}", cells(seconds, flops, step));
     }
-    let likelihood = seconds_of(measured, &LIKELIHOOD);
+    let likelihood = of_ops(measured, &LIKELIHOOD).map(|m| m.seconds).sum();
     println!("| likelihood | | {}", cells(likelihood, 0, step));
     println!("| whole step | | {}", cells(step, 0, step));
 }

@@ -82,6 +82,7 @@ impl Forward<'_> {
                 self.conv3(&conv2, h, norm2, channels, dilation, true, Some(by))
             }
             Resample::Halve => {
+                let full = self.conv3(&format!("{conv2}.conv"), h, norm2, channels, dilation, true, None);
                 // The mean and the 1×1 convolution commute, bias included: pooling first does a quarter of the work.
                 let pooled = self.map(inputs, height / 2, width / 2);
                 self.push_mean_pool(x, None, pooled);
@@ -95,7 +96,6 @@ impl Forward<'_> {
                     true,
                     None,
                 );
-                let full = self.conv3(&format!("{conv2}.conv"), h, norm2, channels, dilation, true, None);
                 let output = self.map(channels, height / 2, width / 2);
                 self.push_mean_pool(full, Some(by), output);
                 output

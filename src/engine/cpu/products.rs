@@ -164,44 +164,64 @@ fn columns_f64<F: F32x8, D: F64x4>(a: &[f64], columns: usize, first: usize, g: &
     column_tile::<f64, D>(a, columns, first, g, states, y);
 }
 
-/// y[state][column] = Σ_m a[m][first + column]·g[state][m], summed in the order of m; four rows a pass.
+/// y[state][column] = Σ_m a[m][first + column]·g[state][m], summed in the order of m; four rows and two states a pass.
 #[inline(always)]
 fn column_tile<E: Element, D: F64x4>(a: &[E], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]) {
     let width = y.len() / states;
     let rows = a.len() / columns;
     y.fill(0.0);
     for m in (0..rows).step_by(4) {
-        let count = (rows - m).min(4);
-        for (state, y) in y.chunks_exact_mut(width).enumerate() {
-            let g = &g[state * rows + m..][..count];
-            let row = |r: usize| &a[(m + r) * columns + first..][..width];
-            if let &[g0, g1, g2, g3] = g {
-                add_rows::<E, D, 4>([row(0), row(1), row(2), row(3)], [g0, g1, g2, g3], y);
-            } else {
-                for (r, &g) in g.iter().enumerate() {
-                    add_rows::<E, D, 1>([row(r)], [g], y);
+        let row = |r: usize| &a[(m + r) * columns + first..][..width];
+        for (pair, y) in y.chunks_mut(2 * width).enumerate() {
+            let factor = |s: usize, r: usize| g[(2 * pair + s) * rows + m + r];
+            let (y0, y1) = y.split_at_mut(width);
+            if rows - m >= 4 {
+                let rows = [row(0), row(1), row(2), row(3)];
+                let factors = |s: usize| std::array::from_fn(|r| factor(s, r));
+                if y1.is_empty() {
+                    add_rows::<E, D, 4, 1>(rows, [factors(0)], [y0]);
+                } else {
+                    add_rows::<E, D, 4, 2>(rows, [factors(0), factors(1)], [y0, y1]);
+                }
+                continue;
+            }
+            for r in 0..rows - m {
+                add_rows::<E, D, 1, 1>([row(r)], [[factor(0, r)]], [y0]);
+                if !y1.is_empty() {
+                    add_rows::<E, D, 1, 1>([row(r)], [[factor(1, r)]], [y1]);
                 }
             }
         }
     }
 }
 
+/// Adds R rows, each times its factor, to the sums of S states.
 #[inline(always)]
-fn add_rows<E: Element, D: F64x4, const R: usize>(rows: [&[E]; R], g: [f64; R], y: &mut [f64]) {
-    let width = y.len();
+fn add_rows<E: Element, D: F64x4, const R: usize, const S: usize>(
+    rows: [&[E]; R],
+    g: [[f64; R]; S],
+    mut y: [&mut [f64]; S],
+) {
+    let width = rows[0].len();
     let whole = width / 4 * 4;
-    let factors = g.map(D::splat);
+    let factors = g.map(|g| g.map(D::splat));
     for at in (0..whole).step_by(4) {
-        let y = &mut y[at..at + 4];
-        let mut sum = D::load(y);
+        let mut sums: [D; S] = std::array::from_fn(|s| D::load(&y[s][at..at + 4]));
         for r in 0..R {
-            sum = E::load::<D>(&rows[r][at..at + 4]).mul_add(factors[r], sum);
+            let a = E::load::<D>(&rows[r][at..at + 4]);
+            for s in 0..S {
+                sums[s] = a.mul_add(factors[s][r], sums[s]);
+            }
         }
-        sum.store(y);
+        for (sum, y) in sums.into_iter().zip(&mut y) {
+            sum.store(&mut y[at..at + 4]);
+        }
     }
     for at in whole..width {
-        for r in 0..R {
-            y[at] += rows[r][at].widen() * g[r];
+        for (y, g) in y.iter_mut().zip(&g) {
+            for r in 0..R {
+                y[at] += rows[r][at].widen() * g[r];
+            }
         }
     }
 }
@@ -233,24 +253,6 @@ pub fn untile<T: Send>(
             }
         }
     });
-}
-
-/// The transpose of a square matrix, in blocks that fit the cache.
-pub fn transposed(a: &[f64]) -> Vec<f64> {
-    const SIDE: usize = 32;
-    let n = a.len().isqrt();
-    let mut result = vec![0.0; a.len()];
-    for (rows, columns) in (0..n)
-        .step_by(SIDE)
-        .flat_map(|r| (0..n).step_by(SIDE).map(move |c| (r, c)))
-    {
-        for i in rows..(rows + SIDE).min(n) {
-            for j in columns..(columns + SIDE).min(n) {
-                result[j * n + i] = a[i * n + j];
-            }
-        }
-    }
-    result
 }
 
 #[cfg(test)]

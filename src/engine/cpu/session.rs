@@ -31,8 +31,6 @@ pub struct CpuSession<'a> {
     convs: HashMap<ParamId, PackedConv>,
     constants: Constants<'a>,
     spectrum: Option<&'a Spectrum>,
-    /// Uᵀ, row-major: read along its rows it streams from memory half as fast again as U down its columns.
-    u_transposed: Vec<f64>,
     states: Vec<State>,
     /// Cells of the bound states, `[batch, M]`.
     lower: Vec<f64>,
@@ -55,10 +53,6 @@ impl<'a> CpuSession<'a> {
             Some(problem) if plan.needs_spectrum() => Some(problem.spectrum()?),
             _ => None,
         };
-        let u_transposed = match spectrum.and_then(|s| s.u.as_deref()) {
-            Some(u) if plan.rotates() => products::transposed(u),
-            _ => Vec::new(),
-        };
         let measurements = constants.problem.map_or(0, |p| p.a().rows());
         Ok(Self {
             threads,
@@ -71,7 +65,6 @@ impl<'a> CpuSession<'a> {
                 .map_or_else(HashMap::new, |prior| pack(plan, prior, precision)),
             constants,
             spectrum,
-            u_transposed,
             states: vec![State { image: 0, chain: 0 }; plan.batch],
             lower: vec![0.0; plan.batch * measurements],
             upper: vec![0.0; plan.batch * measurements],
@@ -268,9 +261,9 @@ impl<'a> CpuSession<'a> {
                 products::untile(self.threads, scratch, batch, |v| v as f32, at.write::<f32>(score));
             }
             Op::RotateIn { input, output } => {
-                let (u, m) = (MatrixRef::F64(&self.u_transposed), self.problem().a().rows());
-                products::matrix_times(self.threads, isa, u, m, at.read(input), scratch);
-                products::transpose(self.threads, scratch, batch, at.write(output));
+                let (u, m) = (self.u(), self.problem().a().rows());
+                products::transposed_times(self.threads, isa, u, m, at.read(input), scratch);
+                products::untile(self.threads, scratch, batch, |v| v, at.write(output));
             }
             Op::RotateOut { input, output } => {
                 let (u, m) = (self.u(), self.problem().a().rows());
@@ -453,10 +446,9 @@ fn pack(plan: &Plan, prior: &Prior, precision: Precision) -> HashMap<ParamId, Pa
     plan.convs().into_iter().map(|conv| (conv.weight, pack(conv))).collect()
 }
 
-/// The arena, the packed weights, Uᵀ and the cells of the batch.
+/// The arena, the packed weights and the cells of the batch.
 pub fn bytes(plan: &Plan, constants: Constants<'_>) -> usize {
     let packed = |conv: &Conv| 4 * conv_shape(plan.batch, conv, |id| plan.tensor(id).contents).packed_len();
     let m = constants.problem.map_or(0, |p| p.a().rows());
-    let rotation = if plan.rotates() { 8 * m * m } else { 0 };
-    plan.arena_bytes + plan.convs().iter().map(packed).sum::<usize>() + rotation + 16 * plan.batch * m
+    plan.arena_bytes + plan.convs().iter().map(packed).sum::<usize>() + 16 * plan.batch * m
 }

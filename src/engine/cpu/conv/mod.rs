@@ -54,6 +54,19 @@ impl ConvShape {
         self.batch * self.in_blocks * height * width * BLOCK
     }
 
+    /// Images that are computed at a time: no more than keep all threads busy, since each needs its padded copy.
+    fn at_a_time(&self, threads: usize) -> usize {
+        if self.by_winograd() {
+            Tiling::new(*self).images_at_a_time(threads)
+        } else {
+            self.batch
+        }
+    }
+
+    fn of_batch(&self, batch: usize) -> Self {
+        Self { batch, ..*self }
+    }
+
     /// Floats of working memory.
     pub fn scratch_len(&self, threads: usize) -> usize {
         let tiles = if self.by_winograd() {
@@ -61,7 +74,7 @@ impl ConvShape {
         } else {
             0
         };
-        self.padded_len() + tiles
+        self.of_batch(self.at_a_time(threads)).padded_len() + tiles
     }
 
     /// Floats of packed weights and the bias.
@@ -145,18 +158,32 @@ pub fn conv(
     scratch: &mut [f32],
     output: &mut [f32],
 ) {
-    let (padded, scratch) = scratch.split_at_mut(shape.padded_len());
-    pad(threads, isa, shape, input, prologue, padded);
-    if let Some(precision) = rounding {
-        threads.for_each(padded, ROUNDED_AT_ONCE, &|_, values| {
-            values.iter_mut().for_each(|v| *v = round(precision, *v));
-        });
-    }
-    match packed {
-        PackedConv::Direct(packed) => direct::conv(threads, isa, shape, packed, padded, residual, output),
-        PackedConv::Winograd(packed) => {
-            let tiling = Tiling::new(shape);
-            winograd::conv(threads, isa, tiling, packed, padded, residual, scratch, output);
+    let images = shape.at_a_time(threads.count());
+    let (padded, scratch) = scratch.split_at_mut(shape.of_batch(images).padded_len());
+    let pixels = shape.height * shape.width;
+    let (in_len, out_len) = (shape.in_blocks * BLOCK * pixels, shape.out_blocks * BLOCK * pixels);
+    for first in (0..shape.batch).step_by(images) {
+        let part = shape.of_batch(images.min(shape.batch - first));
+        let range = |len: usize| first * len..(first + part.batch) * len;
+        let prologue = match prologue {
+            Prologue::NormElu(all) => Prologue::NormElu(&all[range(2 * shape.in_blocks * BLOCK)]),
+            other => other,
+        };
+        let residual = residual.map(|r| &r[range(out_len)]);
+        let output = &mut output[range(out_len)];
+        let padded = &mut padded[..part.padded_len()];
+        pad(threads, isa, part, &input[range(in_len)], prologue, padded);
+        if let Some(precision) = rounding {
+            threads.for_each(padded, ROUNDED_AT_ONCE, &|_, values| {
+                values.iter_mut().for_each(|v| *v = round(precision, *v));
+            });
+        }
+        match packed {
+            PackedConv::Direct(packed) => direct::conv(threads, isa, part, packed, padded, residual, output),
+            PackedConv::Winograd(packed) => {
+                let tiling = Tiling::new(part);
+                winograd::conv(threads, isa, tiling, packed, padded, residual, scratch, output);
+            }
         }
     }
 }

@@ -120,6 +120,12 @@ impl Tiling {
         }
     }
 
+    /// As few images as give each thread eight tasks.
+    pub fn images_at_a_time(&self, threads: usize) -> usize {
+        let images = (8 * threads * self.most_tiles()).div_ceil(self.per_image());
+        images.min(self.shape.batch)
+    }
+
     /// Floats that one task needs: transformed inputs, and the sums of one group of output blocks.
     pub fn task_scratch(&self) -> usize {
         FREQUENCIES * self.most_tiles() * (self.shape.in_blocks + 3) * BLOCK
