@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use qcs::engine::Engine;
+use qcs::engine::{Engine, Precision};
 use qcs::run::{Found, Results, Run, RunFolder};
 use qcs::{Error, Result};
 
@@ -186,7 +186,7 @@ impl Output {
                 table::report(&results.report, run.images())
             ))?;
         }
-        diverged(&results)
+        diverged(&results, engine.precision())
     }
 }
 
@@ -216,7 +216,7 @@ fn describe(run: &Run, engine: &dyn Engine) -> String {
 }
 
 /// Lists the states that were frozen.
-fn diverged(results: &Results) -> Result<()> {
+fn diverged(results: &Results, precision: Precision) -> Result<()> {
     let frozen = &results.report.diverged;
     for state in frozen {
         let at = &state.at;
@@ -230,7 +230,12 @@ fn diverged(results: &Results) -> Result<()> {
         0 => Ok(()),
         n => Err(Error::Diverged(format!(
             "{n} of {states} states diverged and kept their last finite value; the results are written. Try a smaller \
-             --step-scale or --xi"
+             --step-scale or --xi{}",
+            if precision == Precision::Fp32 {
+                ""
+            } else {
+                ", or --precision fp32"
+            }
         ))),
     }
 }

@@ -65,7 +65,7 @@ pub struct Opened {
 }
 
 /// Opens what was asked for. Without a precision the CPU takes fp32 and a GPU the fastest that keeps the quality: see
-/// [`cuda::default_precision`]. The CPU gains nothing by another one, and rounds as a GPU would.
+/// [`cuda::DEFAULT_PRECISION`]. The CPU gains nothing by another one, and rounds as a GPU would.
 ///
 /// # Errors
 /// [`Error::Device`] if a GPU was asked for by name and cannot be used, with the reason.

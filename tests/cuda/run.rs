@@ -186,6 +186,24 @@ fn an_interrupted_run_goes_on_to_the_same_bits() {
     assert!(samples("whole") == samples("broken"));
 }
 
+#[test]
+fn a_run_takes_the_fastest_precision_and_a_score_the_exact_one() {
+    let emulated = place();
+    let run = format!("{RUN} --steps-per-level 1 --device cuda");
+    emulated.succeeds(&format!("{run} --out default"));
+    emulated.succeeds(&format!("{run} --out half --precision fp16"));
+    emulated.succeeds(&format!("{run} --out single --precision fp32"));
+    assert_eq!(difference(&emulated, "ep", "default", "half"), 0.0);
+    assert!(difference(&emulated, "ep", "default", "single") > 0.0);
+    let config = String::from_utf8(emulated.place.read("default/config.toml")).unwrap();
+    assert!(config.contains("precision = \"fp16\""), "{config}");
+
+    let score = "score --model small.safetensors --x two.npy --sigma 0.3 --device cuda";
+    emulated.succeeds(&format!("{score} --out default.npy"));
+    emulated.succeeds(&format!("{score} --out single.npy --precision fp32"));
+    assert!(emulated.place.read("default.npy") == emulated.place.read("single.npy"));
+}
+
 unsafe extern "C" {
     #[link_name = "kill"]
     fn libc_kill(process: i32, signal: i32) -> i32;

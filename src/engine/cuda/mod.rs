@@ -33,10 +33,9 @@ pub use driver::{Device, Properties, count, driver_is_installed};
 use layout::{Layout, tensor_precision};
 use solver::{Factorisation, Solver};
 
-/// The fastest precision of a GPU that keeps the quality of reconstructions.
-pub fn default_precision(_capability: u32) -> Precision {
-    Precision::Fp32
-}
+/// The fastest precision that keeps the quality of reconstructions. Every GPU that the kernels are compiled for multiplies
+/// fastest in fp16; what that does to the PSNR is in `docs/performance.md`.
+pub const DEFAULT_PRECISION: Precision = Precision::Fp16;
 
 /// U of so many rows is large: cuBLAS multiplies by it, where there is one. Below, launching is what takes time.
 const LARGE: usize = 512;
@@ -56,13 +55,13 @@ pub struct CudaEngine {
 }
 
 impl CudaEngine {
-    /// Opens GPU number `ordinal`; without a precision in the [default](default_precision) one.
+    /// Opens GPU number `ordinal`; without a precision in the [default](DEFAULT_PRECISION) one.
     ///
     /// # Errors
     /// [`Error::Device`] if there is no such GPU, or it cannot compute in that precision.
     pub fn new(ordinal: usize, precision: Option<Precision>) -> Result<Self> {
         let device = Device::open(ordinal)?;
-        let precision = precision.unwrap_or_else(|| default_precision(device.properties.capability));
+        let precision = precision.unwrap_or(DEFAULT_PRECISION);
         if precision == Precision::Tf32 && device.properties.capability < 80 {
             return Err(Error::Device(format!(
                 "cuda:{ordinal}, {}: TF32 needs compute capability 8.0 (A100); use --precision fp16 or fp32",
