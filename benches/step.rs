@@ -33,7 +33,7 @@ fn main() -> qcs::Result<()> {
         preset.name
     );
     let settings = preset.settings();
-    let compiled = SamplerPlan::new(&prior.network, Some(&problem), &settings, batch, engine.target())?;
+    let compiled = SamplerPlan::new(&prior.network, Some(&problem), &settings, batch, engine.target());
     let measured = measure(&mut engine, &compiled.plan, &prior, &problem, repetitions)?;
     if flag("--json") {
         print_json(&measured);

@@ -49,7 +49,7 @@ fn a_langevin_step_allocates_nothing() {
     let problem = Problem::simulate(images, sensing, &simulation).unwrap();
     let mut engine = CpuEngine::new(2);
     let settings = Settings::default();
-    let compiled = SamplerPlan::new(&prior.network, Some(&problem), &settings, 3, engine.target()).unwrap();
+    let compiled = SamplerPlan::new(&prior.network, Some(&problem), &settings, 3, engine.target());
     let step = |index| Step {
         beta: 1.0,
         alpha: 0.01,

@@ -37,7 +37,7 @@ pub fn count(
         &preset.settings(),
         batch,
         engine.target(),
-    )?
+    )
     .plan;
     let mut seen = Vec::new();
     let plan = whole.only(Program::Step, |op| match op {

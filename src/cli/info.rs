@@ -181,7 +181,7 @@ fn machine(engine: &dyn Engine, prior: &Prior, problem: Option<&Problem>, batch:
                 settings: Settings { batch, ..settings },
             };
             sampler.settings.check()?;
-            Some(sampler.bytes(engine, batch)?)
+            Some(sampler.bytes(engine, batch))
         }
         // A model without levels: how many steps there will be is not known.
         Err(_) => None,

@@ -6,7 +6,6 @@
 
 mod score;
 
-use crate::Result;
 use crate::plan::{Contents, Op, Plan, PlanBuilder, Program, Target, TensorId};
 use crate::problem::Problem;
 
@@ -69,10 +68,7 @@ impl Default for Likelihood {
 
 impl Likelihood {
     /// Appends the likelihood score of `x`; returns the tensor that holds it, `[N]` per state.
-    ///
-    /// # Errors
-    /// If A·Aᵀ cannot be factorised.
-    pub fn push(&self, plan: &mut PlanBuilder, problem: &Problem, x: TensorId) -> Result<TensorId> {
+    pub fn push(&self, plan: &mut PlanBuilder, problem: &Problem, x: TensorId) -> TensorId {
         let (m, n) = (problem.a().rows(), problem.a().cols());
         let z = plan.temporary(Contents::F64(m));
         plan.push(Op::Project { x, z });
@@ -83,7 +79,7 @@ impl Likelihood {
         }
         let score = plan.temporary(Contents::F32(n));
         plan.push(Op::BackProject { g, score });
-        Ok(score)
+        score
     }
 
     fn push_ep(&self, plan: &mut PlanBuilder, z: TensorId, g: TensorId, m: usize, rotated: bool) {
@@ -137,18 +133,16 @@ pub struct LikelihoodPlan {
 }
 
 impl LikelihoodPlan {
-    /// # Errors
-    /// If A·Aᵀ cannot be factorised.
-    pub fn new(likelihood: &Likelihood, problem: &Problem, batch: usize, target: &dyn Target) -> Result<Self> {
+    pub fn new(likelihood: &Likelihood, problem: &Problem, batch: usize, target: &dyn Target) -> Self {
         let mut plan = PlanBuilder::new(batch, target);
         let x = plan.persistent(Contents::F32(problem.a().cols()));
         plan.begin(Program::Likelihood);
-        let score = likelihood.push(&mut plan, problem, x)?;
+        let score = likelihood.push(&mut plan, problem, x);
         plan.keep(score);
-        Ok(Self {
+        Self {
             plan: plan.finish(target),
             x,
             score,
-        })
+        }
     }
 }

@@ -37,7 +37,7 @@ impl Likelihood {
         if self.method == Method::Ep {
             engine.prepare(problem)?;
         }
-        let compiled = LikelihoodPlan::new(self, problem, batch, engine.target())?;
+        let compiled = LikelihoodPlan::new(self, problem, batch, engine.target());
         let steps = [Step {
             beta,
             ..Step::default()

@@ -122,15 +122,15 @@ impl Run {
     /// Bytes of device memory that the run takes at its peak.
     ///
     /// # Errors
-    /// As [`Sampler::bytes`].
+    /// [`Error::Usage`] if the settings are out of their ranges.
     pub fn device_bytes(&self, engine: &dyn Engine) -> Result<usize> {
         let batch = self
             .config
             .sampler
             .batch
             .min(self.images() * self.config.sampler.chains);
-        let mut bytes = (0..self.config.methods.len()).map(|index| self.sampler(index)?.bytes(engine, batch));
-        bytes.try_fold(0, |most, bytes| Ok(most.max(bytes?)))
+        (0..self.config.methods.len())
+            .try_fold(0, |most, index| Ok(most.max(self.sampler(index)?.bytes(engine, batch))))
     }
 
     /// The sampler of method number `index`.

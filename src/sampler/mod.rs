@@ -261,13 +261,10 @@ impl Sampler<'_> {
     }
 
     /// Bytes of device memory that a batch of so many states takes.
-    ///
-    /// # Errors
-    /// As [`Sampler::run`].
-    pub fn bytes(&self, engine: &dyn Engine, batch: usize) -> Result<usize> {
+    pub fn bytes(&self, engine: &dyn Engine, batch: usize) -> usize {
         let steps = vec![Step::default(); self.steps()];
-        let (compiled, constants) = self.compile(batch, &steps, engine.target())?;
-        Ok(engine.bytes(&compiled.plan, constants))
+        let (compiled, constants) = self.compile(batch, &steps, engine.target());
+        engine.bytes(&compiled.plan, constants)
     }
 
     /// The largest batch of the run's states that the device has room for, or the settings' where the device does not
@@ -279,9 +276,9 @@ impl Sampler<'_> {
         let Some(free) = engine.free_bytes() else {
             return Ok(self.settings.batch);
         };
-        let fits = |batch: usize| Ok::<_, Error>(self.bytes(engine, batch)? <= free);
-        if !fits(1)? {
-            let bytes = self.bytes(engine, 1)?;
+        let fits = |batch: usize| self.bytes(engine, batch) <= free;
+        if !fits(1) {
+            let bytes = self.bytes(engine, 1);
             return Err(Error::Device(format!(
                 "one state needs {bytes} bytes of device memory, but only {free} are free"
             )));
@@ -290,7 +287,7 @@ impl Sampler<'_> {
         let (mut low, mut high) = (1, self.states());
         while low < high {
             let middle = (low + high).div_ceil(2);
-            if fits(middle)? {
+            if fits(middle) {
                 low = middle;
             } else {
                 high = middle - 1;
@@ -300,20 +297,15 @@ impl Sampler<'_> {
     }
 
     /// The plan of a batch and what it computes with.
-    fn compile<'a>(
-        &'a self,
-        batch: usize,
-        steps: &'a [Step],
-        target: &dyn Target,
-    ) -> Result<(SamplerPlan, Constants<'a>)> {
-        let compiled = SamplerPlan::new(&self.prior.network, self.problem, &self.settings, batch, target)?;
+    fn compile<'a>(&'a self, batch: usize, steps: &'a [Step], target: &dyn Target) -> (SamplerPlan, Constants<'a>) {
+        let compiled = SamplerPlan::new(&self.prior.network, self.problem, &self.settings, batch, target);
         let constants = Constants {
             prior: Some(self.prior),
             problem: self.problem,
             steps,
             seed: self.settings.seed,
         };
-        Ok((compiled, constants))
+        (compiled, constants)
     }
 
     /// Runs all batches of this size that are left, or until the observer says stop.
@@ -326,7 +318,7 @@ impl Sampler<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Next> {
         let mut begun = Instant::now();
-        let (compiled, constants) = self.compile(batch, steps, engine.target())?;
+        let (compiled, constants) = self.compile(batch, steps, engine.target());
         let mut session = engine.session(&compiled.plan, constants)?;
         while self.states() - run.next_state >= batch {
             let next = self.run_batch(session.as_mut(), &compiled, steps.len(), begun, run, observer)?;

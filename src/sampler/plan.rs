@@ -1,7 +1,6 @@
 //! The plan of a whole sampling run: start, step and final denoising around one persistent state.
 
 use super::Settings;
-use crate::Result;
 use crate::plan::{Contents, Op, Plan, PlanBuilder, Program, Target, TensorId};
 use crate::prior::Ncsnv2;
 use crate::problem::Problem;
@@ -17,16 +16,13 @@ pub struct SamplerPlan {
 
 impl SamplerPlan {
     /// Posterior sampling of `problem`, or unconditional sampling without one.
-    ///
-    /// # Errors
-    /// If A·Aᵀ cannot be factorised.
     pub fn new(
         network: &Ncsnv2,
         problem: Option<&Problem>,
         settings: &Settings,
         batch: usize,
         target: &dyn Target,
-    ) -> Result<Self> {
+    ) -> Self {
         let mut plan = PlanBuilder::new(batch, target);
         let n = network.image.len();
         let x = plan.persistent(Contents::F32(n));
@@ -41,7 +37,7 @@ impl SamplerPlan {
         let likelihood = match problem {
             None => None,
             Some(problem) => {
-                let score = settings.likelihood.push(&mut plan, problem, x)?;
+                let score = settings.likelihood.push(&mut plan, problem, x);
                 let gamma = plan.temporary(Contents::F64(1));
                 plan.push(Op::Gamma {
                     prior,
@@ -63,10 +59,10 @@ impl SamplerPlan {
         let prior = plan.temporary(Contents::F32(n));
         network.push(&mut plan, x, prior);
         plan.push(Op::Denoise { x, prior, frozen });
-        Ok(Self {
+        Self {
             plan: plan.finish(target),
             x,
             frozen,
-        })
+        }
     }
 }

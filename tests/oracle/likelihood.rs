@@ -25,7 +25,7 @@ fn diag() -> Likelihood {
 /// The scores of states `x` `[B, N]` of images 0, 1, …, computed `batch` at a time.
 fn scores(problem: &Problem, likelihood: Likelihood, x: &[f32], beta: f64, batch: usize, threads: usize) -> Vec<f32> {
     let mut engine = CpuEngine::new(threads);
-    let compiled = LikelihoodPlan::new(&likelihood, problem, batch, engine.target()).unwrap();
+    let compiled = LikelihoodPlan::new(&likelihood, problem, batch, engine.target());
     let steps = [Step {
         beta,
         ..Step::default()

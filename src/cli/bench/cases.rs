@@ -104,7 +104,7 @@ impl Setting {
             method,
             ..Likelihood::default()
         };
-        let compiled = LikelihoodPlan::new(&likelihood, problem, self.batch, engine.target())?;
+        let compiled = LikelihoodPlan::new(&likelihood, problem, self.batch, engine.target());
         let constants = Constants {
             problem: Some(problem),
             ..Constants::default()
@@ -161,7 +161,7 @@ impl Setting {
     fn step(&self, engine: &mut dyn Engine, prior: &Prior, problem: &Problem) -> Result<Timing> {
         engine.prepare(problem)?;
         let settings = self.settings();
-        let compiled = SamplerPlan::new(&prior.network, Some(problem), &settings, self.batch, engine.target())?;
+        let compiled = SamplerPlan::new(&prior.network, Some(problem), &settings, self.batch, engine.target());
         let constants = Constants {
             prior: Some(prior),
             problem: Some(problem),
@@ -232,7 +232,7 @@ impl Setting {
             settings,
         };
         let steps = self.levels * settings.steps_per_level;
-        let plan = SamplerPlan::new(&prior.network, Some(problem), &settings, self.batch, engine.target())?.plan;
+        let plan = SamplerPlan::new(&prior.network, Some(problem), &settings, self.batch, engine.target()).plan;
         let mut run = || {
             let begun = Instant::now();
             match sampler.run(engine, None, &mut Unobserved)? {
