@@ -241,11 +241,13 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_models_levels_are_the_presets_but_for_rounding() {
-        let (schedule, _) = sampler_defaults(&Prior::shipped().unwrap(), None, &SamplerFlags::default()).unwrap();
+    fn the_demo_samples_as_a_run_with_the_shipped_prior_does() {
+        let (schedule, sampler) = sampler_defaults(&Prior::shipped().unwrap(), None, &SamplerFlags::default()).unwrap();
+        let demo = qcs::run::demo::config();
+        assert_eq!(schedule, demo.schedule);
         assert_eq!(
-            (schedule.sigma_begin, schedule.sigma_end, schedule.sigmas),
-            (Some(50.0), Some(0.01), None)
+            (sampler.steps_per_level, sampler.step_scale, sampler.xi),
+            (demo.sampler.steps_per_level, demo.sampler.step_scale, demo.sampler.xi)
         );
     }
 

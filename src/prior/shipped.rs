@@ -4,7 +4,7 @@ use super::Prior;
 use crate::Result;
 
 /// The file is part of the binary, so that the demo needs nothing beside it.
-const WEIGHTS: &[u8] = include_bytes!("../../weights/mnist-starter.safetensors");
+const WEIGHTS: &[u8] = include_bytes!("../../weights/mnist.safetensors");
 
 impl Prior {
     /// What names the shipped prior where a path could stand.
@@ -25,9 +25,15 @@ mod tests {
     use crate::ImageShape;
 
     #[test]
-    fn the_shipped_prior_loads_and_knows_its_noise_levels() {
+    fn the_shipped_prior_loads_and_knows_how_to_sample_with_it() {
         let prior = Prior::shipped().unwrap();
         assert_eq!(prior.network.image, ImageShape::new(1, 28, 28));
-        assert_eq!(prior.schedule.unwrap().len(), 232);
+        let schedule = prior.schedule.unwrap();
+        assert_eq!((schedule.begin(), schedule.len()), (3.0, 120));
+        let advice = prior.recommended;
+        assert_eq!(
+            (advice.steps_per_level, advice.step_scale, advice.xi),
+            (Some(5), Some(1.5), Some(0.5))
+        );
     }
 }

@@ -48,7 +48,7 @@ pub fn config() -> RunConfig {
             seed: 0,
         }),
         precision: None,
-        schedule: ScheduleConfig::geometric(10.0, 0.01, 120),
+        schedule: ScheduleConfig::geometric(3.0, 0.01, 120),
         sampler: SamplerConfig::new(&settings),
         identity: None,
     }
