@@ -2,17 +2,20 @@
 //!
 //! The throughput of a product counts FLOP of the direct algorithm, that of any other op the bytes of its operands.
 
+mod support;
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use qcs::ImageShape;
 use qcs::engine::cpu::{CpuEngine, conv_algorithm};
 use qcs::engine::{Constants, Engine, State, Step};
 use qcs::likelihood::{Likelihood, LikelihoodPlan};
 use qcs::plan::{Activation, Contents, Conv, Cost, Op, Plan, PlanBuilder, Program, TensorId};
 use qcs::prior::{Ncsnv2, Prior};
-use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
-use qcs::{ImageShape, Images};
+
+use support::problem;
 
 const BATCH: usize = 8;
 const NGF: usize = 128;
@@ -114,6 +117,7 @@ fn network(c: &mut Criterion) {
                 bias: None,
                 residual: None,
                 output,
+                statistics: None,
                 kernel,
                 dilation,
             })
@@ -127,6 +131,7 @@ fn network(c: &mut Criterion) {
         let mut param = |what: &str| plan.param(format!("res1.0.normalize1.{what}"), &[128]);
         Op::NormCoefficients {
             input,
+            statistics: None,
             alpha: param("alpha"),
             gamma: param("gamma"),
             beta: param("beta"),
@@ -169,19 +174,7 @@ fn network(c: &mut Criterion) {
 }
 
 fn likelihood(c: &mut Criterion) {
-    let images = Images::new(CIFAR10, vec![0.5; BATCH * CIFAR10.len()]);
-    let simulation = Simulation {
-        sigma: 0.05,
-        bits: 1,
-        step: None,
-        mean_square: 0.25,
-        seed: 0,
-    };
-    let sensing = Sensing::Drawn {
-        ensemble: Ensemble::IllConditioned { kappa: 1000.0 },
-        m: MEASUREMENTS,
-    };
-    let problem = Problem::simulate(images, sensing, &simulation).expect("a valid problem");
+    let problem = problem(CIFAR10, MEASUREMENTS, BATCH).expect("a valid problem");
     let constants = Constants {
         problem: Some(&problem),
         steps: &STEPS,

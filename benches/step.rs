@@ -5,15 +5,19 @@
 //! milliseconds of the network, of the likelihood and of the whole step. In the tables an op counts with its median
 //! repetition, in the object with the mean of all, as the time of a whole run does.
 
+mod support;
+
 use std::time::Duration;
 
+use qcs::ImageShape;
 use qcs::engine::cpu::{CpuEngine, conv_algorithm};
 use qcs::engine::{Constants, Engine, State, Step};
 use qcs::plan::{Contents, Op, Plan, Program, TensorId};
 use qcs::prior::{Ncsnv2, Prior};
-use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
+use qcs::problem::Problem;
 use qcs::sampler::{Preset, SamplerPlan};
-use qcs::{ImageShape, Images};
+
+use support::problem;
 
 fn main() -> qcs::Result<()> {
     let flag = |name: &str| std::env::args().any(|a| a == name);
@@ -47,22 +51,6 @@ fn main() -> qcs::Result<()> {
     }
     println!("\narena {:.0} MB", compiled.plan.arena_bytes as f64 / 1e6);
     Ok(())
-}
-
-fn problem(image: ImageShape, m: usize, batch: usize) -> qcs::Result<Problem> {
-    let images = Images::new(image, vec![0.5; batch * image.len()]);
-    let simulation = Simulation {
-        sigma: 0.05,
-        bits: 1,
-        step: None,
-        mean_square: 0.25,
-        seed: 0,
-    };
-    let sensing = Sensing::Drawn {
-        ensemble: Ensemble::IllConditioned { kappa: 1000.0 },
-        m,
-    };
-    Problem::simulate(images, sensing, &simulation)
 }
 
 /// One op of the step.

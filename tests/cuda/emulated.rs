@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::{Place, Ran};
+use crate::support::{IMAGE, Place, Ran};
 
 /// The names under which the emulator stands in for NVIDIA's libraries.
 pub const DRIVER: &str = "libcuda.so.1";
@@ -37,6 +37,15 @@ impl Emulated {
         for name in libraries {
             std::os::unix::fs::symlink(library(), folder.join(name)).unwrap();
         }
+    }
+
+    /// `problem.safetensors`, and a model of so many levels.
+    pub fn problem_and_model(&self, model: &str, levels: usize) {
+        self.place.model(model, IMAGE, |_, metadata| {
+            metadata.insert("num_classes".into(), levels.to_string());
+        });
+        self.place
+            .succeeds("measure images.npy -o problem.safetensors -m 24 --bits 2 --step 0.5 --seed 7");
     }
 
     /// `qcs` in this place, with the emulator, which writes its statistics when the program ends.

@@ -3,19 +3,13 @@
 use serde_json::Value;
 
 use crate::emulated::{DRIVER, Emulated, NVTX};
-use crate::support::IMAGE;
 
 const RUN: &str = "run problem.safetensors --model three.safetensors --count 2 --steps-per-level 2 --quiet";
 
 /// A problem and a model of three levels.
 fn place() -> Emulated {
     let emulated = Emulated::with(&[DRIVER, NVTX]);
-    emulated.place.model("three.safetensors", IMAGE, |_, metadata| {
-        metadata.insert("num_classes".into(), "3".into());
-    });
-    emulated
-        .place
-        .succeeds("measure images.npy -o problem.safetensors -m 24 --bits 2 --step 0.5 --seed 7");
+    emulated.problem_and_model("three.safetensors", 3);
     emulated
 }
 

@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use crate::emulated::Emulated;
-use crate::support::IMAGE;
 
 const THREE: [(&str, &str); 1] = [("QCS_EMU_DEVICES", "3")];
 
@@ -26,12 +25,7 @@ fn run(emulated: &Emulated, out: &str, chains: usize, device: &str) -> Vec<u8> {
 /// A problem and a model of two levels.
 fn place() -> Emulated {
     let emulated = Emulated::new();
-    emulated.place.model("two.safetensors", IMAGE, |_, metadata| {
-        metadata.insert("num_classes".into(), "2".into());
-    });
-    emulated
-        .place
-        .succeeds("measure images.npy -o problem.safetensors -m 24 --bits 2 --step 0.5 --seed 7");
+    emulated.problem_and_model("two.safetensors", 2);
     emulated
 }
 

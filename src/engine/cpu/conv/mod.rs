@@ -343,22 +343,8 @@ mod tests {
         };
         let packed = PackedConv::new(shape, &weight, Some(&bias), outputs, inputs);
         let prologue = if elu_first { Prologue::Elu } else { Prologue::None };
-        let mut scratch = vec![f32::NAN; shape.scratch_len(2)];
-        let mut output = vec![f32::NAN; shape.out_blocks * BLOCK * pixels];
         let (input, added) = (block(&x, inputs, pixels), block(&residual, outputs, pixels));
-        let mut threads = Threads::new(2);
-        conv(
-            &mut threads,
-            isa,
-            shape,
-            &packed,
-            &input,
-            prologue,
-            None,
-            Some(&added),
-            &mut scratch,
-            &mut output,
-        );
+        let output = by_two_threads(isa, shape, &packed, &input, prologue, Some(&added));
 
         let sum_of_terms = (inputs * taps_count + 2) as f64;
         for c in 0..shape.out_blocks * BLOCK {
@@ -394,6 +380,78 @@ mod tests {
         }
     }
 
+    fn by_two_threads(
+        isa: Isa,
+        shape: ConvShape,
+        packed: &PackedConv,
+        input: &[f32],
+        prologue: Prologue<'_>,
+        residual: Option<&[f32]>,
+    ) -> Vec<f32> {
+        let mut scratch = vec![f32::NAN; shape.scratch_len(2)];
+        let mut output = vec![f32::NAN; shape.batch * shape.out_blocks * BLOCK * shape.height * shape.width];
+        let threads = &mut Threads::new(2);
+        conv(
+            threads,
+            isa,
+            shape,
+            packed,
+            input,
+            prologue,
+            None,
+            residual,
+            &mut scratch,
+            &mut output,
+        );
+        output
+    }
+
+    #[test]
+    fn an_image_of_a_batch_that_is_computed_in_parts_has_the_bits_of_the_image_alone() {
+        let shape = ConvShape {
+            batch: 7,
+            in_blocks: 2,
+            out_blocks: 1,
+            height: 64,
+            width: 64,
+            kernel: 3,
+            dilation: 1,
+            algorithm: Algorithm::Winograd,
+        };
+        let parts = shape.at_a_time(2);
+        assert!(
+            parts < shape.batch && !shape.batch.is_multiple_of(parts),
+            "{parts} images at a time: the last part is smaller"
+        );
+        let (inputs, outputs) = (shape.in_blocks * BLOCK, shape.out_blocks * BLOCK);
+        let (in_len, out_len) = (inputs * 64 * 64, outputs * 64 * 64);
+        let packed = PackedConv::new(shape, &random(outputs * inputs * 9, 1), None, outputs, inputs);
+        let (input, residual) = (random(shape.batch * in_len, 2), random(shape.batch * out_len, 3));
+        let norms = random(shape.batch * 2 * inputs, 4);
+        let run = |shape, input: &[f32], norms: &[f32], residual: &[f32]| {
+            by_two_threads(
+                Isa::detect(),
+                shape,
+                &packed,
+                input,
+                Prologue::NormElu(norms),
+                Some(residual),
+            )
+        };
+        let whole = run(shape, &input, &norms, &residual);
+        for image in 0..shape.batch {
+            let of = |len: usize| image * len..(image + 1) * len;
+            let (input, norms) = (&input[of(in_len)], &norms[of(2 * inputs)]);
+            let alone = run(shape.of_batch(1), input, norms, &residual[of(out_len)]);
+            assert!(
+                alone
+                    .iter()
+                    .zip(&whole[of(out_len)])
+                    .all(|(a, b)| a.to_bits() == b.to_bits())
+            );
+        }
+    }
+
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn avx512_gives_the_bits_of_avx2() {
@@ -415,25 +473,8 @@ mod tests {
             let (inputs, outputs) = (in_blocks * BLOCK, out_blocks * BLOCK);
             let packed = PackedConv::new(shape, &random(outputs * inputs * 9, 1), None, outputs, inputs);
             let input = random(inputs * 3 * 14 * 9, 2);
-            let [wide, narrow] = [Isa::Avx512, Isa::Avx2].map(|isa| {
-                let mut output = vec![f32::NAN; outputs * 3 * 14 * 9];
-                let mut scratch = vec![f32::NAN; shape.scratch_len(2)];
-                let mut threads = Threads::new(2);
-                let prologue = Prologue::Elu;
-                conv(
-                    &mut threads,
-                    isa,
-                    shape,
-                    &packed,
-                    &input,
-                    prologue,
-                    None,
-                    None,
-                    &mut scratch,
-                    &mut output,
-                );
-                output
-            });
+            let [wide, narrow] =
+                [Isa::Avx512, Isa::Avx2].map(|isa| by_two_threads(isa, shape, &packed, &input, Prologue::Elu, None));
             assert!(wide.iter().zip(&narrow).all(|(a, b)| a.to_bits() == b.to_bits()));
         }
     }
