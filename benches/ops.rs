@@ -26,6 +26,8 @@ const LONGEST_SAMPLE: Duration = Duration::from_millis(300);
 const STEPS: [Step; 1] = [Step {
     beta: 1.0,
     alpha: 1e-4,
+    noise: 0.014,
+    momentum: 0.0,
     index: 0,
 }];
 
@@ -207,6 +209,7 @@ fn langevin(c: &mut Criterion) {
         x,
         prior,
         likelihood: Some((score, gamma)),
+        velocity: None,
         frozen,
     });
     let plan = plan.finish(engine.target());

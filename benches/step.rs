@@ -69,11 +69,7 @@ fn measure(
     problem: &Problem,
     repetitions: usize,
 ) -> qcs::Result<Vec<Measured>> {
-    let steps = [Step {
-        beta: 1.0,
-        alpha: 1e-4,
-        index: 0,
-    }];
+    let steps = [Step::plain(1.0, 1e-4, 0)];
     let constants = Constants {
         steps: &steps,
         prior: Some(prior),

@@ -50,11 +50,7 @@ fn a_langevin_step_allocates_nothing() {
     let mut engine = CpuEngine::new(2);
     let settings = Settings::default();
     let compiled = SamplerPlan::new(&prior.network, Some(&problem), &settings, 3, engine.target());
-    let step = |index| Step {
-        beta: 1.0,
-        alpha: 0.01,
-        index,
-    };
+    let step = |index| Step::plain(1.0, 0.01, index);
     let steps: Vec<Step> = (0..21).map(step).collect();
     let constants = Constants {
         steps: &steps,

@@ -113,11 +113,15 @@ fn a_file_may_recommend_settings_of_the_sampler() {
     let tensors = tensors(&Prior::random(NETWORK, 1), Dtype::F32);
     let none = open(&file(&tensors, &METADATA)).unwrap().recommended;
     assert_eq!(none, Recommended::default());
-    let metadata = [&METADATA[..], &[("steps_per_level", "3"), ("step_scale", "1.25")]].concat();
+    let metadata = [
+        &METADATA[..],
+        &[("steps_per_level", "3"), ("step_scale", "1.25"), ("momentum", "0.5")],
+    ]
+    .concat();
     let some = open(&file(&tensors, &metadata)).unwrap().recommended;
     assert_eq!(
-        (some.steps_per_level, some.step_scale, some.xi),
-        (Some(3), Some(1.25), None)
+        (some.steps_per_level, some.step_scale, some.momentum, some.xi),
+        (Some(3), Some(1.25), Some(0.5), None)
     );
 }
 
@@ -173,6 +177,7 @@ fn metadata_that_make_no_sense_are_named() {
         ("num_classes", "-3"),
         ("steps_per_level", "0"),
         ("step_scale", "large"),
+        ("momentum", "1"),
         ("xi", "-1"),
     ] {
         let mut metadata = METADATA.to_vec();

@@ -1,4 +1,5 @@
-//! The sampler on a small random network: what its results must not depend on, and what happens when a state diverges.
+//! The sampler on a small random network: what its steps are, what its results must not depend on, and what happens when
+//! a state diverges.
 
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Engine, SeveralEngines};
@@ -7,6 +8,7 @@ use qcs::prior::{Ncsnv2, Prior, Schedule};
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
 use qcs::sampler::{Checkpoint, GammaRule, Next, Observer, Outcome, Progress, Sampler, Samples, Settings, Unobserved};
 use qcs::{ImageShape, Images, Result};
+use qcs_kernels::philox::{Domain, Stream};
 
 const IMAGE: ImageShape = ImageShape::new(1, 12, 12);
 const IMAGES: usize = 4;
@@ -41,6 +43,7 @@ fn fixture() -> Fixture {
         settings: Settings {
             steps_per_level: 2,
             step_scale: 0.1,
+            momentum: 0.6,
             chains: 2,
             seed: 42,
             batch: 8,
@@ -81,6 +84,55 @@ fn assert_same_bits(a: &Samples, b: &Samples, what: &str) {
         .zip(&b.states.data)
         .all(|(a, b)| a.to_bits() == b.to_bits());
     assert!(same && a.diverged == b.diverged, "{what}");
+}
+
+#[test]
+fn a_run_without_a_problem_is_the_definition_written_out() {
+    let mut fixture = fixture();
+    fixture.settings.chains = 1;
+    for momentum in [0.0, 0.6] {
+        fixture.settings.momentum = momentum;
+        let mut sampler = fixture.sampler();
+        (sampler.problem, sampler.images) = (None, 1);
+        let samples = finished(sampler.run(&mut CpuEngine::new(1), None, &mut Unobserved));
+
+        let mut engine = CpuEngine::new(1);
+        let stream = |domain, step| Stream {
+            seed: fixture.settings.seed,
+            domain,
+            image: 0,
+            chain: 0,
+            step,
+        };
+        let mut x = Images::new(IMAGE, vec![0.0; IMAGE.len()]);
+        stream(Domain::Start, 0).fill_uniforms(0, &mut x.data);
+        let (mut movement, mut z) = (vec![0.0; IMAGE.len()], vec![0.0; IMAGE.len()]);
+        let mut step = 0;
+        for &beta in fixture.schedule.levels() {
+            for _ in 0..fixture.settings.steps_per_level {
+                let score = fixture.prior.score(&mut engine, &x, f64::from(beta)).unwrap();
+                stream(Domain::Noise, step).fill_normals(0, &mut z);
+                let alpha = 0.1 * f64::from(beta).powi(2);
+                let noise = (2.0 * alpha * (1.0 - momentum)).sqrt();
+                // Movements are kept in units of the noise level.
+                for (e, x) in x.data.iter_mut().enumerate() {
+                    let forced = alpha * f64::from(score.data[e]) + noise * f64::from(z[e]);
+                    movement[e] = momentum * movement[e] + forced / f64::from(beta);
+                    *x += (f64::from(beta) * movement[e]) as f32;
+                }
+                step += 1;
+            }
+        }
+        let beta = fixture.schedule.end();
+        let score = fixture.prior.score(&mut engine, &x, f64::from(beta)).unwrap();
+        for ((x, score), sample) in x.data.iter().zip(&score.data).zip(&samples.states.data) {
+            let expected = x + beta * beta * score;
+            assert!(
+                (sample - expected).abs() < 1e-4,
+                "momentum {momentum}: {sample} {expected}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -198,6 +250,14 @@ fn a_checkpoint_of_another_run_is_refused() {
     let checkpoint = Checkpoint::read(&path, "this run").unwrap();
     assert!(
         smaller
+            .run(&mut CpuEngine::new(1), Some(checkpoint), &mut Unobserved)
+            .is_err()
+    );
+    let checkpoint = Checkpoint::read(&path, "this run").unwrap();
+    let mut plain = fixture.sampler();
+    plain.settings.momentum = 0.0;
+    assert!(
+        plain
             .run(&mut CpuEngine::new(1), Some(checkpoint), &mut Unobserved)
             .is_err()
     );

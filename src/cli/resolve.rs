@@ -153,6 +153,7 @@ pub fn sampler_defaults(
         let recommended = prior.recommended;
         sampler.steps_per_level = recommended.steps_per_level.unwrap_or(sampler.steps_per_level);
         sampler.step_scale = recommended.step_scale.unwrap_or(sampler.step_scale);
+        sampler.momentum = recommended.momentum.unwrap_or(sampler.momentum);
         sampler.xi = recommended.xi.or(sampler.xi);
     }
     Ok((schedule, sampler))
@@ -183,6 +184,7 @@ pub fn apply_sampler(flags: &SamplerFlags, schedule: &mut ScheduleConfig, sample
     }
     sampler.steps_per_level = flags.steps_per_level.unwrap_or(sampler.steps_per_level);
     sampler.step_scale = flags.step_scale.unwrap_or(sampler.step_scale);
+    sampler.momentum = flags.momentum.unwrap_or(sampler.momentum);
     if let Some(epsilon) = flags.epsilon {
         let end = schedule.sigma_end.unwrap_or(f64::from(schedule.schedule()?.end()));
         sampler.step_scale = epsilon / (end * end);
@@ -246,8 +248,18 @@ mod tests {
         let demo = qcs::run::demo::config();
         assert_eq!(schedule, demo.schedule);
         assert_eq!(
-            (sampler.steps_per_level, sampler.step_scale, sampler.xi),
-            (demo.sampler.steps_per_level, demo.sampler.step_scale, demo.sampler.xi)
+            (
+                sampler.steps_per_level,
+                sampler.step_scale,
+                sampler.momentum,
+                sampler.xi
+            ),
+            (
+                demo.sampler.steps_per_level,
+                demo.sampler.step_scale,
+                demo.sampler.momentum,
+                demo.sampler.xi
+            )
         );
     }
 

@@ -25,8 +25,25 @@ pub struct Step {
     pub beta: f64,
     /// The step size alpha_t
     pub alpha: f64,
+    /// Standard deviation of the noise that the step adds
+    pub noise: f64,
+    /// The share of the previous step's movement that this one repeats; where it is 0, none is looked at.
+    pub momentum: f64,
     /// Number of the Langevin step since the start of the run; it keys the noise.
     pub index: u32,
+}
+
+impl Step {
+    /// A step of the paper's: without momentum, noise of variance 2·alpha.
+    pub fn plain(beta: f64, alpha: f64, index: u32) -> Self {
+        Self {
+            beta,
+            alpha,
+            noise: (2.0 * alpha).sqrt(),
+            momentum: 0.0,
+            index,
+        }
+    }
 }
 
 /// One state of a batch: a chain of an image of the problem.

@@ -139,11 +139,14 @@ pub enum Op {
         rule: crate::sampler::GammaRule,
         gamma: TensorId,
     },
-    /// x += alpha·(prior + gamma·likelihood) + sqrt(2·alpha)·noise; a state that would become non-finite is frozen
+    /// x += momentum·velocity + alpha·(prior + gamma·likelihood) + noise·z, z normal; a state that would become
+    /// non-finite is frozen
     Langevin {
         x: TensorId,
         prior: TensorId,
         likelihood: Option<(TensorId, TensorId)>,
+        /// What the step added to x, for the next one to repeat a part of it
+        velocity: Option<TensorId>,
         frozen: TensorId,
     },
     /// x += beta²·prior
@@ -154,11 +157,11 @@ pub enum Op {
     },
 }
 
-/// Tensors an op reads or writes; at most four of each.
+/// Tensors an op reads or writes; at most four and three.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Operands {
     pub reads: [Option<TensorId>; 4],
-    pub writes: [Option<TensorId>; 2],
+    pub writes: [Option<TensorId>; 3],
 }
 
 impl Op {
@@ -192,7 +195,10 @@ impl Op {
     /// What the op reads and writes: the planner derives lifetimes from it, and engines may rely on the two being
     /// disjoint except for a tensor that stands in both.
     pub fn operands(&self) -> Operands {
-        let of = |reads: [Option<TensorId>; 4], writes: [Option<TensorId>; 2]| Operands { reads, writes };
+        let of = |reads: [Option<TensorId>; 4], [first, second]: [Option<TensorId>; 2]| Operands {
+            reads,
+            writes: [first, second, None],
+        };
         match *self {
             Self::LoadImage { x, output } => of([Some(x), None, None, None], [Some(output), None]),
             Self::Conv(c) => {
@@ -248,10 +254,14 @@ impl Op {
                 x,
                 prior,
                 likelihood,
+                velocity,
                 frozen,
             } => {
                 let (score, gamma) = likelihood.unzip();
-                of([Some(prior), score, gamma, Some(frozen)], [Some(x), Some(frozen)])
+                Operands {
+                    reads: [Some(prior), score, gamma, Some(frozen)],
+                    writes: [Some(x), Some(frozen), velocity],
+                }
             }
             Self::Denoise { x, prior, frozen } => of([Some(prior), Some(frozen), None, None], [Some(x), None]),
         }

@@ -167,9 +167,14 @@ fn recommended(path: &Path, metadata: &HashMap<String, String>) -> Result<Recomm
         }
     }
     let entry = |key: &'static str| metadata.get(key).map(|text| (key, text));
+    let momentum = positive(path, entry("momentum"))?;
+    if momentum.is_some_and(|momentum| momentum >= 1.0) {
+        return Err(Error::bad_file(path, "metadata `momentum` is not below 1"));
+    }
     Ok(Recommended {
         steps_per_level: positive(path, entry("steps_per_level"))?,
         step_scale: positive(path, entry("step_scale"))?,
+        momentum,
         xi: positive(path, entry("xi"))?,
     })
 }

@@ -35,6 +35,7 @@ pub struct Prior {
 pub struct Recommended {
     pub steps_per_level: Option<usize>,
     pub step_scale: Option<f64>,
+    pub momentum: Option<f64>,
     pub xi: Option<f64>,
 }
 

@@ -60,6 +60,9 @@ pub struct Identity {
 pub struct SamplerConfig {
     pub steps_per_level: usize,
     pub step_scale: f64,
+    /// 0, the paper's sampler, if absent
+    #[serde(default)]
+    pub momentum: f64,
     /// Factor of the adaptive gamma; either this or `gamma`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xi: Option<f64>,
@@ -158,6 +161,7 @@ impl SamplerConfig {
             },
             steps_per_level: self.steps_per_level,
             step_scale: self.step_scale,
+            momentum: self.momentum,
             gamma,
             denoise: self.denoise,
             chains: self.chains,
@@ -177,6 +181,7 @@ impl SamplerConfig {
         Self {
             steps_per_level: settings.steps_per_level,
             step_scale: settings.step_scale,
+            momentum: settings.momentum,
             xi,
             gamma,
             denoise: settings.denoise,

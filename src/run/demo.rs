@@ -21,6 +21,7 @@ pub fn config() -> RunConfig {
         likelihood: Likelihood::default(),
         steps_per_level: 5,
         step_scale: 1.5,
+        momentum: 0.0,
         gamma: GammaRule::Adaptive { xi: 0.5 },
         denoise: true,
         chains: 1,

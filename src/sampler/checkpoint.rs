@@ -5,7 +5,7 @@ use std::path::Path;
 
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
-use super::{Divergence, SamplerPlan, Samples};
+use super::{Divergence, SamplerPlan, Samples, Settings};
 use crate::engine::Session;
 use crate::{Error, ImageShape, Result};
 
@@ -19,6 +19,8 @@ pub struct Checkpoint {
     pub(super) next_state: usize,
     /// Langevin steps that the batch in work has behind it
     pub(super) step: usize,
+    /// `[batch, N]` of the batch in work, where the sampler has momentum; empty before its first step
+    pub(super) velocity: Vec<f32>,
     /// Flags of the batch in work; empty before its first step
     pub(super) frozen: Vec<u32>,
     /// Of the finished states
@@ -34,6 +36,7 @@ impl Checkpoint {
             n: shape.len(),
             next_state: 0,
             step: 0,
+            velocity: Vec::new(),
             frozen: Vec::new(),
             diverged: Vec::new(),
             seconds: 0.0,
@@ -59,21 +62,28 @@ impl Checkpoint {
     pub(super) fn take(&mut self, session: &mut dyn Session, plan: &SamplerPlan, batch: usize) -> Result<()> {
         let at = self.next_state * self.n..(self.next_state + batch) * self.n;
         session.read_f32(plan.x, &mut self.x[at])?;
+        if let Some(velocity) = plan.velocity {
+            self.velocity.resize(batch * self.n, 0.0);
+            session.read_f32(velocity, &mut self.velocity)?;
+        }
         self.frozen.resize(batch, 0);
         session.read_u32(plan.frozen, &mut self.frozen)
     }
 
-    pub(super) fn check(&self, states: usize, shape: ImageShape, steps: usize, batch: usize) -> Result<()> {
+    /// Refuses the checkpoint of a run with other states, steps or settings.
+    pub(super) fn check(&self, states: usize, shape: ImageShape, steps: usize, settings: &Settings) -> Result<()> {
+        let batch = settings.batch.min(states.saturating_sub(self.next_state));
+        let velocity = if settings.momentum != 0.0 { batch * self.n } else { 0 };
         let fits = self.n == shape.len()
             && self.x.len() == states * shape.len()
             && self.next_state <= states
             && self.step <= steps
-            && (self.step == 0 || self.frozen.len() == batch.min(states - self.next_state));
+            && (self.step == 0 || self.frozen.len() == batch && self.velocity.len() == velocity);
         if fits {
             Ok(())
         } else {
             Err(Error::usage(
-                "the checkpoint belongs to another run: its states, image size, steps or batch differ",
+                "the checkpoint belongs to another run: its states, image size, steps, batch or momentum differ",
             ))
         }
     }
@@ -83,12 +93,14 @@ impl Checkpoint {
     /// # Errors
     /// If the file cannot be written.
     pub fn write(&self, path: &Path, fingerprint: &str) -> Result<()> {
-        let x: Vec<u8> = self.x.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|v| v.to_le_bytes()).collect() };
+        let (x, velocity) = (bytes(&self.x), bytes(&self.velocity));
         let frozen: Vec<u8> = self.frozen.iter().flat_map(|v| v.to_le_bytes()).collect();
         let states = self.x.len() / self.n;
         let view = |dtype, shape, data| TensorView::new(dtype, shape, data).expect("the shape is the data's");
         let tensors = [
             ("x", view(Dtype::F32, vec![states, self.n], &x[..])),
+            ("velocity", view(Dtype::F32, vec![self.velocity.len()], &velocity[..])),
             ("frozen", view(Dtype::U32, vec![self.frozen.len()], &frozen[..])),
         ];
         let diverged = serde_json::to_string(&self.diverged).expect("plain numbers");
@@ -120,9 +132,10 @@ impl Checkpoint {
         let number = |key: &str| entry(key)?.parse::<usize>().map_err(|_| bad("a damaged checkpoint"));
         let seconds = entry("seconds")?.parse().map_err(|_| bad("a damaged checkpoint"))?;
         let diverged = serde_json::from_str(entry("diverged")?).map_err(|_| bad("a damaged checkpoint"))?;
-        let x = tensors.tensor("x").map_err(|_| bad("a damaged checkpoint"))?;
-        let frozen = tensors.tensor("frozen").map_err(|_| bad("a damaged checkpoint"))?;
-        let (&[_, n], Dtype::F32, Dtype::U32) = (x.shape(), x.dtype(), frozen.dtype()) else {
+        let tensor = |name: &str| tensors.tensor(name).map_err(|_| bad("a damaged checkpoint"));
+        let (x, velocity, frozen) = (tensor("x")?, tensor("velocity")?, tensor("frozen")?);
+        let types = (x.dtype(), velocity.dtype(), frozen.dtype());
+        let (&[_, n], (Dtype::F32, Dtype::F32, Dtype::U32)) = (x.shape(), types) else {
             return Err(bad("a damaged checkpoint"));
         };
         let words = |data: &[u8]| {
@@ -130,11 +143,13 @@ impl Checkpoint {
                 .map(|b| [b[0], b[1], b[2], b[3]])
                 .collect::<Vec<_>>()
         };
+        let floats = |data: &[u8]| words(data).into_iter().map(f32::from_le_bytes).collect();
         Ok(Self {
-            x: words(x.data()).into_iter().map(f32::from_le_bytes).collect(),
+            x: floats(x.data()),
             n,
             next_state: number("next_state")?,
             step: number("step")?,
+            velocity: floats(velocity.data()),
             frozen: words(frozen.data()).into_iter().map(u32::from_le_bytes).collect(),
             diverged,
             seconds,

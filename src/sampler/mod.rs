@@ -189,7 +189,7 @@ impl Sampler<'_> {
         self.check()?;
         let mut run = match resume {
             Some(checkpoint) => {
-                checkpoint.check(self.states(), self.shape(), self.steps(), self.settings.batch)?;
+                checkpoint.check(self.states(), self.shape(), self.steps(), &self.settings)?;
                 checkpoint
             }
             None => Checkpoint::new(self.states(), self.shape()),
@@ -352,6 +352,9 @@ impl Sampler<'_> {
             session.execute(Program::Start, 0)?;
         } else {
             session.write_f32(compiled.x, run.batch_x(batch))?;
+            if let Some(velocity) = compiled.velocity {
+                session.write_f32(velocity, &run.velocity)?;
+            }
             session.write_u32(compiled.frozen, &run.frozen)?;
         }
         while run.step < steps {
@@ -381,17 +384,15 @@ impl Sampler<'_> {
         self.record_divergences(run, &states);
         run.next_state += batch;
         run.step = 0;
+        run.velocity.clear();
         run.frozen.clear();
         Ok(Next::Continue)
     }
 
     fn step(&self, index: usize) -> Step {
-        let beta = f64::from(self.schedule.levels()[index / self.settings.steps_per_level]);
-        Step {
-            beta,
-            alpha: self.settings.alpha(beta),
-            index: index as u32,
-        }
+        let beta = |index: usize| f64::from(self.schedule.levels()[index / self.settings.steps_per_level]);
+        let previous = index.checked_sub(1).map(beta);
+        self.settings.step(beta(index), previous, index as u32)
     }
 
     fn progress(&self, run: &Checkpoint, batch: usize) -> Progress {

@@ -10,6 +10,8 @@ pub struct SamplerPlan {
     pub plan: Plan,
     /// `[N]` f32 per state
     pub x: TensorId,
+    /// `[N]` f32 per state, where the sampler has momentum: what the last step added to x
+    pub velocity: Option<TensorId>,
     /// One u32 per state: 0, or one plus the step at which it would have become non-finite
     pub frozen: TensorId,
 }
@@ -26,6 +28,7 @@ impl SamplerPlan {
         let mut plan = PlanBuilder::new(batch, target);
         let n = network.image.len();
         let x = plan.persistent(Contents::F32(n));
+        let velocity = (settings.momentum != 0.0).then(|| plan.persistent(Contents::F32(n)));
         let frozen = plan.persistent(Contents::U32(1));
 
         plan.begin(Program::Start);
@@ -52,6 +55,7 @@ impl SamplerPlan {
             x,
             prior,
             likelihood,
+            velocity,
             frozen,
         });
 
@@ -62,6 +66,7 @@ impl SamplerPlan {
         Self {
             plan: plan.finish(target),
             x,
+            velocity,
             frozen,
         }
     }

@@ -1,5 +1,6 @@
 //! The sampler's settings.
 
+use crate::engine::Step;
 use crate::likelihood::{EpStart, Likelihood, Method};
 use crate::prior::Schedule;
 use crate::{Error, ImageShape, Result};
@@ -23,6 +24,9 @@ pub struct Settings {
     /// epsilon/beta_T²: the step size is alpha_t = epsilon·beta_t²/beta_T² = step_scale·beta_t². Given this way it does
     /// not change meaning with the schedule's last level.
     pub step_scale: f64,
+    /// The share of a step's movement that the next one repeats, at the next one's scale: 0 is the paper's sampler, larger
+    /// shares cross the posterior in fewer steps. Underdamped Langevin dynamics with friction 1 − momentum.
+    pub momentum: f64,
     pub gamma: GammaRule,
     /// Ends with x + beta_T²·score, NCSNv2's final denoising
     pub denoise: bool,
@@ -39,6 +43,7 @@ impl Default for Settings {
             likelihood: Likelihood::default(),
             steps_per_level: 3,
             step_scale: 1.5,
+            momentum: 0.0,
             gamma: GammaRule::Adaptive { xi: 0.5 },
             denoise: true,
             chains: 1,
@@ -64,6 +69,12 @@ impl Settings {
             _ => Ok(()),
         };
         positive("the step (--step-scale or --epsilon)", self.step_scale)?;
+        if !(0.0..1.0).contains(&self.momentum) {
+            let momentum = self.momentum;
+            return Err(Error::usage(format!(
+                "--momentum must be at least 0 and below 1, not {momentum}"
+            )));
+        }
         match self.gamma {
             GammaRule::Adaptive { xi } => positive("--xi", xi)?,
             GammaRule::Constant { gamma } => positive("--gamma", gamma)?,
@@ -82,9 +93,17 @@ impl Settings {
         Ok(())
     }
 
-    /// alpha_t at noise level beta_t
-    pub fn alpha(&self, beta: f64) -> f64 {
-        self.step_scale * beta * beta
+    /// The step of this number at noise level `beta`, after one at `previous` if it is not the first. Movements are kept in
+    /// units of the level, and the noise is what leaves a Gaussian as it is when the step is small.
+    pub fn step(&self, beta: f64, previous: Option<f64>, index: u32) -> Step {
+        let alpha = self.step_scale * beta * beta;
+        Step {
+            beta,
+            alpha,
+            noise: (2.0 * alpha * (1.0 - self.momentum)).sqrt(),
+            momentum: previous.map_or(0.0, |previous| self.momentum * beta / previous),
+            index,
+        }
     }
 }
 
@@ -202,6 +221,53 @@ mod tests {
         assert!(Preset::find("imagenet").is_err());
     }
 
+    /// The variance that the steps leave a Gaussian state of variance beta² with, by iterating its covariance with the
+    /// previous movement.
+    fn variance(settings: &Settings, beta: f64) -> f64 {
+        let step = settings.step(beta, Some(beta), 1);
+        let pull = step.alpha / (beta * beta);
+        let (mut xx, mut xv, mut vv) = (1.0, 0.0, 0.0);
+        for _ in 0..20_000 {
+            // v' = momentum·v − pull·x + noise·z, x' = x + v'
+            let next_vv =
+                step.momentum.powi(2) * vv - 2.0 * step.momentum * pull * xv + pull * pull * xx + step.noise.powi(2);
+            let x_next_v = step.momentum * xv - pull * xx;
+            (xx, xv, vv) = (xx + 2.0 * x_next_v + next_vv, x_next_v + next_vv, next_vv);
+        }
+        xx
+    }
+
+    #[test]
+    fn small_steps_keep_the_variance_of_a_gaussian_whatever_the_momentum() {
+        for momentum in [0.0, 0.5, 0.9] {
+            for (step_scale, beta) in [(0.01, 0.3), (0.01, 7.0), (1.5, 0.3)] {
+                let settings = Settings {
+                    step_scale,
+                    momentum,
+                    ..Settings::default()
+                };
+                let relative = variance(&settings, beta) / (beta * beta);
+                // What is left is the step's own error, and momentum makes it smaller.
+                let expected = 1.0 / (1.0 - step_scale / (2.0 * (1.0 + momentum)));
+                assert!(
+                    (relative / expected - 1.0).abs() < 1e-9,
+                    "{settings:?}: {relative} {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_movement_shrinks_with_the_noise_level() {
+        let settings = Settings {
+            momentum: 0.8,
+            ..Settings::default()
+        };
+        assert_eq!(settings.step(2.0, None, 0).momentum, 0.0, "nothing has moved yet");
+        assert_eq!(settings.step(1.0, Some(2.0), 1).momentum, 0.4);
+        assert_eq!(settings.step(1.0, Some(1.0), 2).momentum, 0.8);
+    }
+
     #[test]
     fn settings_out_of_range_are_refused() {
         let good = Settings::default();
@@ -219,6 +285,11 @@ mod tests {
             },
             Settings {
                 step_scale: f64::NAN,
+                ..good
+            },
+            Settings { momentum: 1.0, ..good },
+            Settings {
+                momentum: f64::NAN,
                 ..good
             },
             Settings {

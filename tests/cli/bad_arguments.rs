@@ -56,6 +56,8 @@ fn arguments_that_make_no_sense_are_usage_errors() {
         ("--steps-per-level 0", "--steps-per-level"),
         ("--step-scale -1", "--step-scale"),
         ("--step-scale nan", "--step-scale"),
+        ("--momentum 1", "--momentum must be at least 0 and below 1"),
+        ("--momentum=-0.1", "--momentum"),
         ("--epsilon 0", "--epsilon"),
         ("--epsilon 1 --step-scale 1", "--epsilon"),
         ("--xi 0", "--xi"),

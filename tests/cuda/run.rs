@@ -7,6 +7,7 @@ use qcs::prior::{Ncsnv2, Prior, Schedule};
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
 use qcs::sampler::{Outcome, Sampler, Settings, Unobserved};
 use qcs::{ImageShape, Images};
+use qcs_kernels::sampler::step::StepRecord;
 use serde_json::Value;
 
 use crate::emulated::Emulated;
@@ -27,7 +28,7 @@ fn place() -> Emulated {
 }
 
 const RUN: &str = "run two.npy --model small.safetensors -m 96 --kappa 50 --matrix ill-conditioned --sigma 0.05 \
-                   --step-scale 0.3 --seed 5 --quiet";
+                   --step-scale 0.3 --momentum 0.6 --seed 5 --quiet";
 
 /// The largest difference of two runs' samples.
 fn difference(emulated: &Emulated, method: &str, one: &str, other: &str) -> f32 {
@@ -86,7 +87,7 @@ fn inside_a_noise_level_nothing_is_copied_waited_for_or_allocated() {
         assert_eq!(count(&few, what), count(&many, what), "{what}");
     }
     let bytes = |stats| count(stats, "/host_to_device/bytes");
-    let records = 24 * 3 * (4 - 1);
+    let records = size_of::<StepRecord>() as u64 * 3 * (4 - 1);
     assert_eq!(
         bytes(&many) - bytes(&few),
         records,

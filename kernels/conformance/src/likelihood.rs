@@ -90,7 +90,7 @@ fn start_case(states: usize, measurements: usize, matched: bool) -> Case {
         move |gpu| {
             let mut expected = 0.0;
             ep_start(BETA, matched.then_some((SIGMA2, 0.8)), &mut [], &mut expected);
-            let steps = Steps::new(gpu, BETA, 0.0, 0)?;
+            let steps = Steps::at(gpu, BETA)?;
             let (h_f, tau_f) = (Array::unset(gpu, states * measurements)?, Array::unset(gpu, states)?);
             let args = EpStartArgs {
                 schedule: steps.schedule(),
@@ -177,7 +177,7 @@ fn separate_case(states: usize, measurements: usize) -> Case {
                 let input = &input[s * measurements..(s + 1) * measurements];
                 expected_tau[s] = ep_separate(SIGMA2, BETA, &eigenvalues, input, tau_g[s], output);
             }
-            let steps = Steps::new(gpu, BETA, 0.0, 0)?;
+            let steps = Steps::at(gpu, BETA)?;
             let (eigenvalues, input) = (Array::new(gpu, &eigenvalues)?, Array::new(gpu, &input)?);
             let (tau_g, tau_f) = (Array::new(gpu, &tau_g)?, Array::unset(gpu, states)?);
             let output = Array::unset(gpu, states * measurements)?;
@@ -239,7 +239,7 @@ fn diag_case(states: usize, measurements: usize) -> Case {
             let (lower, upper) = (&c.lower[at.clone()], &c.upper[at.clone()]);
             diag_gradient(SIGMA2, BETA, &diag, lower, upper, &c.z[at], g);
         }
-        let steps = Steps::new(gpu, BETA, 0.0, 0)?;
+        let steps = Steps::at(gpu, BETA)?;
         let (lower, upper, z) = (
             Array::new(gpu, &c.lower)?,
             Array::new(gpu, &c.upper)?,

@@ -124,7 +124,7 @@ fn store_case(shape: &str, states: usize, channels: usize, pixels: usize) -> Cas
     Case::new(format!("store_score {shape}"), 0, 0.0, move |gpu| {
         let input = feature_map(3, states, channels, pixels);
         let per_state = channels.next_multiple_of(8) * pixels;
-        let steps = Steps::new(gpu, 0.37, 0.0, 5)?;
+        let steps = Steps::at(gpu, 0.37)?;
         let mut expected = vec![f32::NAN; states * channels * pixels];
         for (input, score) in input.chunks(per_state).zip(expected.chunks_mut(channels * pixels)) {
             store_score(input, 0.37, channels, score);

@@ -23,8 +23,10 @@ pub fn cases() -> Vec<Case> {
             start_case(states, len),
             gamma_case(states, len, true),
             gamma_case(states, len, false),
-            langevin_case(states, len, true),
-            langevin_case(states, len, false),
+            langevin_case(states, len, true, None),
+            langevin_case(states, len, false, None),
+            langevin_case(states, len, true, Some(0.7)),
+            langevin_case(states, len, false, Some(0.0)),
             denoise_case(states, len),
         ]);
     }
@@ -38,9 +40,23 @@ pub struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    pub fn new(gpu: &'a dyn Gpu, beta: f64, alpha: f64, index: u32) -> Result<Self, String> {
-        let mut records = [f64::NAN; 9];
-        records[3..6].copy_from_slice(&[beta, alpha, f64::from_bits(u64::from(index))]);
+    /// The steps of an op that reads the noise level alone.
+    pub fn at(gpu: &'a dyn Gpu, beta: f64) -> Result<Self, String> {
+        let step = StepRecord {
+            beta,
+            alpha: f64::NAN,
+            noise: f64::NAN,
+            momentum: f64::NAN,
+            index: 0,
+        };
+        Self::new(gpu, step)
+    }
+
+    /// The record in the middle of three is the current one.
+    pub fn new(gpu: &'a dyn Gpu, step: StepRecord) -> Result<Self, String> {
+        let mut records = [f64::NAN; 15];
+        let index = f64::from_bits(step.index);
+        records[5..10].copy_from_slice(&[step.beta, step.alpha, step.noise, step.momentum, index]);
         Ok(Self {
             records: Array::new(gpu, &records)?,
             cursor: Array::new(gpu, &[1])?,
@@ -128,18 +144,26 @@ fn gamma_case(states: usize, len: usize, adaptive: bool) -> Case {
     })
 }
 
-/// The last state is frozen before the step and the one before it becomes infinite in it: both keep their x.
-fn langevin_case(states: usize, len: usize, with_likelihood: bool) -> Case {
+/// The last state is frozen before the step and the one before it becomes infinite in it: both keep their x. A velocity
+/// that must not be read is not a number.
+fn langevin_case(states: usize, len: usize, with_likelihood: bool, momentum: Option<f64>) -> Case {
     let what = if with_likelihood { "with" } else { "without" };
+    let moving = momentum.map_or_else(String::new, |momentum| format!(", momentum {momentum}"));
     Case::new(
-        format!("langevin {states}×{len} {what} likelihood"),
+        format!("langevin {states}×{len} {what} likelihood{moving}"),
         0,
         0.0,
         move |gpu| {
             let step = StepRecord {
                 beta: 0.4,
                 alpha: 3.3e-5,
+                noise: 0.004,
+                momentum: momentum.unwrap_or(0.0),
                 index: 17,
+            };
+            let velocity = match momentum {
+                Some(0.0) | None => vec![f32::NAN; states * len],
+                Some(_) => normals(21, states * len),
             };
             let (x, mut prior) = (uniforms(22, states * len), normals(23, states * len));
             let likelihood = normals(24, states * len);
@@ -150,7 +174,9 @@ fn langevin_case(states: usize, len: usize, with_likelihood: bool) -> Case {
                 prior[(states - 1) * len - 1] = f32::INFINITY;
             }
             let (mut expected, mut expected_frozen) = (x.clone(), frozen.clone());
-            for (state, x) in expected.chunks_mut(len).enumerate() {
+            let mut expected_velocity = velocity.clone();
+            let moving = expected_velocity.chunks_mut(len);
+            for ((state, x), velocity) in expected.chunks_mut(len).enumerate().zip(moving) {
                 let at = state * len..(state + 1) * len;
                 let likelihood = with_likelihood.then(|| (&likelihood[at.clone()], gamma[state]));
                 langevin(
@@ -160,14 +186,21 @@ fn langevin_case(states: usize, len: usize, with_likelihood: bool) -> Case {
                     &prior[at],
                     likelihood,
                     x,
+                    momentum.map(|_| velocity),
                     &mut expected_frozen[state],
                 );
             }
-            let steps = Steps::new(gpu, step.beta, step.alpha, step.index as u32)?;
+            let steps = Steps::new(gpu, step)?;
             let keys = keys(gpu, states)?;
             let (x, next) = (Array::new(gpu, &x)?, Array::unset(gpu, states * len)?);
             let (prior, likelihood) = (Array::new(gpu, &prior)?, Array::new(gpu, &likelihood)?);
             let (gamma, frozen) = (Array::new(gpu, &gamma)?, Array::new(gpu, &frozen)?);
+            let velocity = Array::new(gpu, &velocity)?;
+            let velocity_or_none = if momentum.is_some() {
+                velocity.global()
+            } else {
+                Global::NONE
+            };
             let propose = LangevinProposeArgs {
                 schedule: steps.schedule(),
                 keys: keys.cast(),
@@ -179,6 +212,7 @@ fn langevin_case(states: usize, len: usize, with_likelihood: bool) -> Case {
                     Global::NONE
                 },
                 gamma: gamma.global(),
+                velocity: velocity_or_none,
                 frozen: frozen.global(),
                 next: next.global(),
                 seed: SEED,
@@ -189,15 +223,25 @@ fn langevin_case(states: usize, len: usize, with_likelihood: bool) -> Case {
                 next: next.global(),
                 frozen: frozen.global(),
                 x: x.global(),
+                velocity: velocity_or_none,
                 states: states as u32,
                 len: len as u32,
             };
             assert_eq!(propose.launch().grid[1] as usize, states);
             launch(gpu, propose)?;
             launch(gpu, accept)?;
-            Ok(absolute_error(&x.read()?, &expected) + absolute_error(&frozen.read()?, &expected_frozen))
+            let moved = bits(&velocity.read()?) == bits(&expected_velocity);
+            let wrong_velocity = if moved { 0.0 } else { f64::INFINITY };
+            Ok(absolute_error(&x.read()?, &expected)
+                + absolute_error(&frozen.read()?, &expected_frozen)
+                + wrong_velocity)
         },
     )
+}
+
+/// Values as words: equal where they are not numbers, too.
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|v| v.to_bits()).collect()
 }
 
 /// The last state is frozen, and the score of the one before it is not finite.
@@ -213,7 +257,7 @@ fn denoise_case(states: usize, len: usize) -> Case {
         for (state, x) in expected.chunks_mut(len).enumerate() {
             denoise(0.01, &prior[state * len..(state + 1) * len], frozen[state], x);
         }
-        let steps = Steps::new(gpu, 0.01, 0.0, 0)?;
+        let steps = Steps::at(gpu, 0.01)?;
         let (x, prior, frozen) = (
             Array::new(gpu, &x)?,
             Array::new(gpu, &prior)?,

@@ -1,11 +1,11 @@
-//! x += alpha·(prior + gamma·likelihood) + sqrt(2·alpha)·noise; a state that would become non-finite is frozen.
+//! x += momentum·velocity + alpha·(prior + gamma·likelihood) + noise·z, z normal; a state that would become non-finite is
+//! frozen. The velocity, where a run has one, is what the previous step added to x.
 //!
 //! Two kernels: the first proposes all new values and marks the states where one is not finite, the second takes over
 //! the proposals of the others. No thread can know alone whether its state stays finite.
 
 use super::StateKey;
 use super::step::{Schedule, StepRecord};
-use crate::float::Float;
 use crate::global::Global;
 use crate::launch::{Arguments, Launch, THREADS};
 use crate::philox::{Domain, normals};
@@ -14,7 +14,7 @@ use crate::philox::{Domain, normals};
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct LangevinProposeArgs {
-    /// The current step gives alpha and the number of the step.
+    /// The current step gives momentum, alpha, noise and the number of the step.
     pub schedule: Schedule,
     /// `[states]`
     pub keys: Global<StateKey>,
@@ -26,6 +26,8 @@ pub struct LangevinProposeArgs {
     pub likelihood: Global<f32>,
     /// `[states]`; read where there is a likelihood
     pub gamma: Global<f64>,
+    /// `[states, len]`, or none; not read where the step has no momentum
+    pub velocity: Global<f32>,
     /// `[states]`: 0, or the number of the step plus one where a value was not finite
     pub frozen: Global<u32>,
     /// `[states, len]`
@@ -48,7 +50,7 @@ unsafe impl Arguments for LangevinProposeArgs {
     }
 }
 
-/// Takes `next` over into `x` for every state that is not frozen.
+/// Takes `next` over into `x`, and `next - x` into the velocity, for every state that is not frozen.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct LangevinAcceptArgs {
@@ -58,6 +60,8 @@ pub struct LangevinAcceptArgs {
     pub frozen: Global<u32>,
     /// `[states, len]`
     pub x: Global<f32>,
+    /// `[states, len]`, or none
+    pub velocity: Global<f32>,
     /// States of the batch.
     pub states: u32,
     /// Elements of a state.
@@ -82,20 +86,32 @@ pub fn langevin(
     prior: &[f32],
     likelihood: Option<(&[f32], f64)>,
     x: &mut [f32],
+    mut velocity: Option<&mut [f32]>,
     frozen: &mut u32,
 ) {
     if *frozen != 0 {
         return;
     }
     let update = Update::of(step, likelihood.map_or(0.0, |(_, gamma)| gamma));
-    let next = |x: f32, e: usize| {
+    let next = |x: f32, velocity: Option<f32>, e: usize| {
         let words = key.stream(seed, Domain::Noise, step.index as u32).words(e as u32 / 4);
         let score = likelihood.map(|(score, _)| score[e]);
-        update.next(x, prior[e], score, normals(words)[e % 4])
+        update.next(x, velocity, prior[e], score, normals(words)[e % 4])
     };
-    if x.iter().enumerate().all(|(e, &x)| next(x, e).is_finite()) {
+    let velocity_at = |velocity: &Option<&mut [f32]>, e: usize| match velocity {
+        Some(velocity) if step.momentum != 0.0 => Some(velocity[e]),
+        _ => None,
+    };
+    if x.iter()
+        .enumerate()
+        .all(|(e, &x)| next(x, velocity_at(&velocity, e), e).is_finite())
+    {
         for (e, x) in x.iter_mut().enumerate() {
-            *x = next(*x, e);
+            let next = next(*x, velocity_at(&velocity, e), e);
+            if let Some(velocity) = &mut velocity {
+                velocity[e] = next - *x;
+            }
+            *x = next;
         }
     } else {
         *frozen = step.index as u32 + 1;
@@ -105,6 +121,7 @@ pub fn langevin(
 /// The scalars of one update, rounded as the CPU engine rounds them.
 #[derive(Clone, Copy)]
 struct Update {
+    momentum: f32,
     alpha: f32,
     noise: f32,
     gamma: f32,
@@ -114,15 +131,17 @@ impl Update {
     #[inline(always)]
     fn of(step: StepRecord, gamma: f64) -> Self {
         Self {
+            momentum: step.momentum as f32,
             alpha: step.alpha as f32,
-            noise: (2.0 * step.alpha).root() as f32,
+            noise: step.noise as f32,
             gamma: gamma as f32,
         }
     }
 
     #[inline(always)]
-    fn next(self, x: f32, prior: f32, likelihood: Option<f32>, noise: f32) -> f32 {
+    fn next(self, x: f32, velocity: Option<f32>, prior: f32, likelihood: Option<f32>, noise: f32) -> f32 {
         let score = prior + likelihood.map_or(0.0, |score| self.gamma * score);
+        let x = velocity.map_or(x, |velocity| x + self.momentum * velocity);
         x + self.alpha * score + self.noise * noise
     }
 }
@@ -225,7 +244,21 @@ mod kernel {
             } else {
                 [0.0; 4]
             };
-            let next = |e: usize| update.next(x[e], prior[e], with_likelihood.then_some(likelihood[e]), noise[e]);
+            let with_velocity = args.velocity.is_some() && step.momentum != 0.0;
+            let velocity = if with_velocity {
+                four.read(args.velocity)
+            } else {
+                [0.0; 4]
+            };
+            let next = |e: usize| {
+                update.next(
+                    x[e],
+                    with_velocity.then_some(velocity[e]),
+                    prior[e],
+                    with_likelihood.then_some(likelihood[e]),
+                    noise[e],
+                )
+            };
             let next = [next(0), next(1), next(2), next(3)];
             four.store(args.next, next);
             // Elements past the end of the state are 0 plus noise: finite.
@@ -244,9 +277,18 @@ mod kernel {
             let Some(four) = Four::of(state, quarter, args.len) else {
                 return;
             };
-            if args.frozen.read(state) == 0 {
-                four.store(args.x, four.read(args.next));
+            if args.frozen.read(state) != 0 {
+                return;
             }
+            let next = four.read(args.next);
+            if args.velocity.is_some() {
+                let x = four.read(args.x);
+                four.store(
+                    args.velocity,
+                    [next[0] - x[0], next[1] - x[1], next[2] - x[2], next[3] - x[3]],
+                );
+            }
+            four.store(args.x, next);
         }
     }
 }

@@ -14,6 +14,10 @@ pub struct StepRecord {
     pub beta: f64,
     /// The step size alpha_t.
     pub alpha: f64,
+    /// Standard deviation of the noise that the step adds.
+    pub noise: f64,
+    /// The share of the previous step's movement that this one repeats; where it is 0, none is read.
+    pub momentum: f64,
     /// Number of the step since the start of the run; it keys the noise.
     pub index: u64,
 }
@@ -36,14 +40,16 @@ impl Schedule {
     /// The cursor points at a record.
     #[inline(always)]
     pub unsafe fn now(self) -> StepRecord {
-        // SAFETY: a record is three words of eight bytes.
+        // SAFETY: a record is five words of eight bytes.
         unsafe {
-            let at = 3 * self.cursor.read(0) as usize;
+            let at = 5 * self.cursor.read(0) as usize;
             let numbers = Global::<f64>::new(self.records.address()).from(at);
             StepRecord {
                 beta: numbers.read(0),
                 alpha: numbers.read(1),
-                index: numbers.read(2).to_bits(),
+                noise: numbers.read(2),
+                momentum: numbers.read(3),
+                index: numbers.read(4).to_bits(),
             }
         }
     }

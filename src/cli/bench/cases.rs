@@ -128,6 +128,7 @@ impl Setting {
             x,
             prior,
             likelihood: Some((likelihood, gamma)),
+            velocity: None,
             frozen,
         });
         let plan = plan.finish(engine.target());
@@ -183,11 +184,7 @@ impl Setting {
         constants: Constants<'_>,
         program: Program,
     ) -> Result<Timing> {
-        let step = |index| Step {
-            beta: 1.0,
-            alpha: 1e-4,
-            index,
-        };
+        let step = |index| Step::plain(1.0, 1e-4, index);
         let steps: Vec<Step> = (0..(self.warm_up + self.repetitions) as u32).map(step).collect();
         let mut session = engine.session(
             plan,

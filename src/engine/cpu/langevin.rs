@@ -2,6 +2,7 @@
 
 use qcs_kernels::philox::{Domain, Stream};
 
+use super::memory::Parts;
 use super::simd::{F32x8, F64x4, Isa, dispatch};
 use super::threads::Threads;
 use crate::engine::{State, Step};
@@ -59,17 +60,31 @@ pub struct Update<'a> {
     pub likelihood: Option<(&'a [f32], &'a [f64])>,
 }
 
+/// What an update changes.
+pub struct Moving<'a> {
+    pub x: &'a mut [f32],
+    /// What the last step added to x
+    pub velocity: Option<&'a mut [f32]>,
+    pub frozen: &'a mut [u32],
+}
+
 impl Update<'_> {
-    /// x += alpha·(prior + gamma·likelihood) + sqrt(2·alpha)·noise.
+    /// x += momentum·velocity + alpha·(prior + gamma·likelihood) + noise·z, z normal.
     ///
     /// A state that would become non-finite keeps its last value, and `frozen` its step number plus one.
-    pub fn apply(&self, threads: &mut Threads, isa: Isa, scratch: &mut [f32], x: &mut [f32], frozen: &mut [u32]) {
+    pub fn apply(&self, threads: &mut Threads, isa: Isa, scratch: &mut [f32], moving: Moving<'_>) {
+        let Moving { x, velocity, frozen } = moving;
         let n = x.len() / self.states.len();
-        let (alpha, noise) = (self.step.alpha as f32, (2.0 * self.step.alpha).sqrt() as f32);
-        let frozen = super::memory::Parts::new(frozen);
+        let (alpha, noise) = (self.step.alpha as f32, self.step.noise as f32);
+        let momentum = self.step.momentum as f32;
+        let frozen = Parts::new(frozen);
+        let velocity = velocity.map(Parts::new);
         threads.for_each2((x, n), (scratch, n), &|i, x, next| {
-            // SAFETY: each task touches the flag of its own state.
-            let frozen = unsafe { frozen.part(i..i + 1) };
+            // SAFETY: each task touches the flag and the velocity of its own state.
+            let (frozen, velocity) = unsafe {
+                let at = i * n..(i + 1) * n;
+                (frozen.part(i..i + 1), velocity.as_ref().map(|v| v.part(at)))
+            };
             if frozen[0] != 0 {
                 return;
             }
@@ -80,17 +95,24 @@ impl Update<'_> {
             let likelihood = self
                 .likelihood
                 .map(|(score, gamma)| (&score[i * n..(i + 1) * n], gamma[i] as f32));
+            let kept = velocity.as_deref().filter(|_| self.step.momentum != 0.0);
             let mut finite = true;
             for (e, next) in next.iter_mut().enumerate() {
                 let score = prior[e] + likelihood.map_or(0.0, |(score, gamma)| gamma * score[e]);
-                *next = x[e] + alpha * score + noise * *next;
+                let x = kept.map_or(x[e], |velocity| x[e] + momentum * velocity[e]);
+                *next = x + alpha * score + noise * *next;
                 finite &= next.is_finite();
             }
-            if finite {
-                x.copy_from_slice(next);
-            } else {
+            if !finite {
                 frozen[0] = self.step.index + 1;
+                return;
             }
+            if let Some(velocity) = velocity {
+                for ((velocity, next), x) in velocity.iter_mut().zip(&*next).zip(&*x) {
+                    *velocity = next - x;
+                }
+            }
+            x.copy_from_slice(next);
         });
     }
 }

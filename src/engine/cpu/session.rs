@@ -10,7 +10,7 @@ use super::conv::{BLOCK, PackedConv, Prologue, conv};
 use super::conv_shape;
 use super::ep::{self, CellsRef, Covariance};
 use super::features::{self, NormParams};
-use super::langevin::{self, Update};
+use super::langevin::{self, Moving, Update};
 use super::memory::{Arena, Operands};
 use super::products::{self, MatrixRef};
 use super::simd::Isa;
@@ -339,6 +339,7 @@ impl<'a> CpuSession<'a> {
                 x,
                 prior,
                 likelihood,
+                velocity,
                 frozen,
             } => {
                 let update = Update {
@@ -348,7 +349,12 @@ impl<'a> CpuSession<'a> {
                     prior: at.read(prior),
                     likelihood: likelihood.map(|(score, gamma)| (at.read(score), at.read(gamma))),
                 };
-                update.apply(self.threads, isa, at.scratch(scratch), at.write(x), at.write(frozen));
+                let moving = Moving {
+                    x: at.write(x),
+                    velocity: velocity.map(|velocity| at.write(velocity)),
+                    frozen: at.write(frozen),
+                };
+                update.apply(self.threads, isa, at.scratch(scratch), moving);
             }
             Op::Denoise { x, prior, frozen } => {
                 langevin::denoise(self.threads, step.beta, at.read(prior), at.read(frozen), at.write(x));

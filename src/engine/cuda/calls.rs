@@ -545,9 +545,11 @@ impl Caller<'_> {
                 x,
                 prior,
                 likelihood,
+                velocity,
                 frozen,
             } => {
                 let (score, gamma) = likelihood.unzip();
+                let velocity = self.tensor_or_none(velocity);
                 let (next, len) = (self.at(scratch), self.len(x));
                 let propose = LangevinProposeArgs {
                     schedule,
@@ -556,6 +558,7 @@ impl Caller<'_> {
                     prior: self.tensor(prior),
                     likelihood: self.tensor_or_none(score),
                     gamma: self.tensor_or_none(gamma),
+                    velocity,
                     frozen: self.tensor(frozen),
                     next,
                     seed,
@@ -566,6 +569,7 @@ impl Caller<'_> {
                     next,
                     frozen: self.tensor(frozen),
                     x: self.tensor(x),
+                    velocity,
                     states,
                     len,
                 };

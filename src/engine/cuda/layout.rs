@@ -129,8 +129,9 @@ impl Layout {
             self.upload_problem(memory, problem, spectrum, plan.rotates())?;
         }
         let records = constants.steps.iter().flat_map(|step| {
-            let words = [step.beta.to_bits(), step.alpha.to_bits(), u64::from(step.index)];
-            words.into_iter().flat_map(u64::to_le_bytes)
+            let numbers = [step.beta, step.alpha, step.noise, step.momentum].map(f64::to_bits);
+            let words = numbers.into_iter().chain([u64::from(step.index)]);
+            words.flat_map(u64::to_le_bytes)
         });
         memory.write(self.records, &records.collect::<Vec<u8>>())
     }
