@@ -133,7 +133,7 @@ def pytorch_reconstruction(problem, weights, layout, ep, flags):
 
 def sampler_flags(sigma_begin, levels, steps_per_level):
     return ["--sigma-begin", sigma_begin, "--sigma-end", 0.01, "--levels", levels, "--steps-per-level", steps_per_level,
-            "--step-scale", 1.5, "--xi", 0.5, "--ep-iters", 5]
+            "--step-scale", 1.5, "--momentum", 0, "--xi", 0.5, "--ep-iters", 5]
 
 
 RECONSTRUCTIONS = [("cifar10", 128, 8, sampler_flags(50, 20, 1)), ("mnist", None, 10, sampler_flags(10, 60, 3))]

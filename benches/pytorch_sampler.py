@@ -73,10 +73,11 @@ class Likelihood:
         return truncated_normal(centre + self.lower * s, centre + self.upper * s)
 
 
-def sample(net, likelihood, shape, levels, steps_per_level, step_scale, xi, layout):
-    """Annealed Langevin dynamics with adaptive gamma and the final denoising; returns states [B, N]."""
+def sample(net, likelihood, shape, levels, steps_per_level, step_scale, momentum, xi, layout):
+    """Annealed Langevin dynamics with momentum, adaptive gamma and the final denoising; returns states [B, N]."""
     batch = shape[0]
     x = torch.rand(shape)
+    movement = torch.zeros(batch, x[0].numel())  # of the last step, in units of the noise level
 
     def prior(x, beta):
         return net(x.contiguous(memory_format=layout), torch.full((batch,), beta)).reshape(batch, -1)
@@ -87,8 +88,9 @@ def sample(net, likelihood, shape, levels, steps_per_level, step_scale, xi, layo
             score = prior(x, beta)
             gradient = likelihood.score(x.reshape(batch, -1), beta).float()
             gamma = xi * score.norm(dim=1, keepdim=True) / gradient.norm(dim=1, keepdim=True)
-            step = alpha * (score + gamma * gradient) + math.sqrt(2 * alpha) * torch.randn(batch, score.shape[1])
-            x = x + step.reshape(shape)
+            noise = math.sqrt(2 * alpha * (1 - momentum)) * torch.randn(batch, score.shape[1])
+            movement = momentum * movement + (alpha * (score + gamma * gradient) + noise) / beta
+            x = x + beta * movement.reshape(shape)
     return x.reshape(batch, -1) + levels[-1] ** 2 * prior(x, levels[-1])
 
 
@@ -121,7 +123,7 @@ def reconstruct(args):
         # Memory is allocated and kernels are chosen before the clock starts.
         net(torch.rand(shape).contiguous(memory_format=layout), torch.ones(shape[0]))
         start = time.perf_counter()
-        x = sample(net, likelihood, shape, levels, args.steps_per_level, args.step_scale, args.xi, layout)
+        x = sample(net, likelihood, shape, levels, args.steps_per_level, args.step_scale, args.momentum, args.xi, layout)
         seconds = time.perf_counter() - start
     print(json.dumps({"seconds": seconds, "psnr": psnr(x, t["truth"].reshape(shape[0], -1))}))
 
@@ -158,6 +160,7 @@ def main():
     parser.add_argument("--sigma-begin", type=float, default=50)
     parser.add_argument("--sigma-end", type=float, default=0.01)
     parser.add_argument("--step-scale", type=float, default=1.5)
+    parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--xi", type=float, default=0.5)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()

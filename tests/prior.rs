@@ -1,9 +1,12 @@
-//! Reading priors: precisions, schedules, and files that are not quite priors.
+//! Priors: precisions, schedules, files that are not quite priors, and what those in `weights/` know.
 
 use std::collections::HashMap;
 
+use qcs::engine::cpu::CpuEngine;
 use qcs::prior::{Ncsnv2, Prior, Recommended, Schedule, parameters};
-use qcs::{Error, ImageShape};
+use qcs::run::demo;
+use qcs::{Error, ImageShape, Images};
+use qcs_kernels::philox::{Domain, Stream};
 use safetensors::{Dtype, tensor::TensorView};
 
 const NETWORK: Ncsnv2 = Ncsnv2 {
@@ -217,4 +220,53 @@ fn a_prior_for_other_channels_or_an_odd_size_is_refused() {
             .image,
         wide
     );
+}
+
+/// A disc on a sky that darkens: no photograph, but edges and slopes as photographs have them.
+fn picture() -> Images {
+    let shape = ImageShape::new(3, 32, 32);
+    let colour = |channel: usize, y: usize, x: usize| {
+        let inside = (x as f32 - 18.0).hypot(y as f32 - 14.0) < 8.0;
+        let (disc, sky) = ([0.8, 0.5, 0.2][channel], [0.3, 0.5, 0.7][channel]);
+        if inside { disc } else { sky + y as f32 / 160.0 }
+    };
+    let pixels = (0..shape.len()).map(|i| colour(i / 1024, i / 32 % 32, i % 32));
+    Images::new(shape, pixels.collect())
+}
+
+/// Mean squared error of `x + noise` after the prior has denoised it, x + sigma²·score, as a share of sigma².
+fn left_of_the_noise(prior: &Prior, clean: &Images, sigma: f32) -> f32 {
+    let mut noisy = clean.clone();
+    let noise = Stream {
+        seed: 1,
+        domain: Domain::Noise,
+        image: 0,
+        chain: 0,
+        step: 0,
+    };
+    let mut z = vec![0.0; clean.data.len()];
+    noise.fill_normals(0, &mut z);
+    noisy.data.iter_mut().zip(&z).for_each(|(x, z)| *x += sigma * z);
+    let score = prior.score(&mut CpuEngine::new(0), &noisy, f64::from(sigma)).unwrap();
+    let errors = noisy.data.iter().zip(&score.data).zip(&clean.data);
+    let sum: f32 = errors
+        .map(|((x, s), clean)| (x + sigma * sigma * s - clean).powi(2))
+        .sum();
+    sum / clean.data.len() as f32 / (sigma * sigma)
+}
+
+#[test]
+fn the_priors_in_weights_denoise_what_they_have_not_seen() {
+    let colour = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("weights/cifar10-small.safetensors");
+    let colour = Prior::open(&colour, None).unwrap();
+    assert!(colour.schedule.is_some() && colour.recommended.steps_per_level.is_some());
+    for (name, prior, clean) in [
+        ("mnist", Prior::shipped().unwrap(), demo::digits(0, None).unwrap()),
+        ("cifar10-small", colour, picture()),
+    ] {
+        for (sigma, share) in [(0.05, 0.5), (0.1, 0.3), (0.3, 0.1), (1.0, 0.05)] {
+            let left = left_of_the_noise(&prior, &clean, sigma);
+            assert!(left < share, "{name}: {left} of the noise is left at sigma = {sigma}");
+        }
+    }
 }

@@ -181,7 +181,8 @@ pub struct SamplerFlags {
     /// The same as the paper writes it: alpha_t = EPSILON·beta_t²/beta_T²
     #[arg(long, value_name = "EPSILON")]
     pub epsilon: Option<f64>,
-    /// The share of a step's movement that the next one repeats: 0 is the paper's sampler, 0.6 needs a third of its steps
+    /// The share of a step's movement that the next one repeats: 0 is the paper's sampler, 0.9 gets as far with a quarter
+    /// of its steps
     #[arg(long, value_name = "SHARE")]
     pub momentum: Option<f64>,
     /// Skip the final denoising step

@@ -29,11 +29,11 @@ mod tests {
         let prior = Prior::shipped().unwrap();
         assert_eq!(prior.network.image, ImageShape::new(1, 28, 28));
         let schedule = prior.schedule.unwrap();
-        assert_eq!((schedule.begin(), schedule.len()), (3.0, 120));
+        assert_eq!((schedule.begin(), schedule.len()), (3.0, 60));
         let advice = prior.recommended;
         assert_eq!(
-            (advice.steps_per_level, advice.step_scale, advice.xi),
-            (Some(5), Some(1.5), Some(0.5))
+            (advice.steps_per_level, advice.step_scale, advice.momentum, advice.xi),
+            (Some(5), Some(1.5), Some(0.9), Some(0.5))
         );
     }
 }

@@ -21,7 +21,7 @@ pub fn config() -> RunConfig {
         likelihood: Likelihood::default(),
         steps_per_level: 5,
         step_scale: 1.5,
-        momentum: 0.0,
+        momentum: 0.9,
         gamma: GammaRule::Adaptive { xi: 0.5 },
         denoise: true,
         chains: 1,
@@ -49,7 +49,7 @@ pub fn config() -> RunConfig {
             seed: 0,
         }),
         precision: None,
-        schedule: ScheduleConfig::geometric(3.0, 0.01, 120),
+        schedule: ScheduleConfig::geometric(3.0, 0.01, 60),
         sampler: SamplerConfig::new(&settings),
         identity: None,
     }

@@ -203,7 +203,7 @@ def export(args):
         date=datetime.date.today().isoformat(), loss=f"{state['validation']:.6f}",
         loss_meaning="validation DSM, sigma^2-weighted, per pixel", weights=f"EMA {EMA}",
         ema_rate_at_end=f"{ema_rate(state['step']):.4f}")
-    recommended = dict(steps_per_level=args.steps_per_level, step_scale=args.step_scale, xi=args.xi)
+    recommended = dict(steps_per_level=args.steps_per_level, step_scale=args.step_scale, momentum=args.momentum, xi=args.xi)
     metadata.update({k: v for k, v in recommended.items() if v is not None})
     save_file(tensors, args.file, {k: str(v) for k, v in metadata.items()})
     print(f"{args.file}: {os.path.getsize(args.file):,} bytes, {metadata}")
@@ -243,6 +243,7 @@ def main():
     s.add_argument("--levels", type=int, help="geometric, in place of the schedule of training")
     s.add_argument("--steps-per-level", type=int)
     s.add_argument("--step-scale", type=float)
+    s.add_argument("--momentum", type=float)
     s.add_argument("--xi", type=float)
     e.add_argument("--half", action="store_true", help="float16 weights")
     e.add_argument("file")
