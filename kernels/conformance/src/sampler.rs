@@ -4,6 +4,7 @@ use crate::values::{normals, uniforms};
 use crate::{Array, Case, Gpu, absolute_error, launch, relative_error};
 use qcs_kernels::global::Global;
 use qcs_kernels::launch::Arguments;
+use qcs_kernels::philox::Domain;
 use qcs_kernels::sampler::StateKey;
 use qcs_kernels::sampler::denoise::{DenoiseArgs, denoise};
 use qcs_kernels::sampler::gamma::{GammaArgs, gamma};
@@ -180,8 +181,7 @@ fn langevin_case(states: usize, len: usize, with_likelihood: bool, momentum: Opt
                 let at = state * len..(state + 1) * len;
                 let likelihood = with_likelihood.then(|| (&likelihood[at.clone()], gamma[state]));
                 langevin(
-                    SEED,
-                    key(state),
+                    key(state).stream(SEED, Domain::Noise, step.index as u32),
                     step,
                     &prior[at],
                     likelihood,

@@ -8,7 +8,7 @@ use super::StateKey;
 use super::step::{Schedule, StepRecord};
 use crate::global::Global;
 use crate::launch::{Arguments, Launch, THREADS};
-use crate::philox::{Domain, normals};
+use crate::philox::{Stream, normals};
 
 /// Writes the next value of every state to `next`.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +80,7 @@ unsafe impl Arguments for LangevinAcceptArgs {
 
 /// The twin of both kernels: one state. `likelihood` comes with its gamma.
 pub fn langevin(
-    seed: u64,
-    key: StateKey,
+    noise: Stream,
     step: StepRecord,
     prior: &[f32],
     likelihood: Option<(&[f32], f64)>,
@@ -94,7 +93,7 @@ pub fn langevin(
     }
     let update = Update::of(step, likelihood.map_or(0.0, |(_, gamma)| gamma));
     let next = |x: f32, velocity: Option<f32>, e: usize| {
-        let words = key.stream(seed, Domain::Noise, step.index as u32).words(e as u32 / 4);
+        let words = noise.words(e as u32 / 4);
         let score = likelihood.map(|(score, _)| score[e]);
         update.next(x, velocity, prior[e], score, normals(words)[e % 4])
     };
@@ -214,6 +213,7 @@ impl Four {
 mod kernel {
     use super::*;
     use crate::device::{block_y, global_thread};
+    use crate::philox::Domain;
 
     /// A thread computes the four values of one Philox block.
     #[unsafe(no_mangle)]
