@@ -126,6 +126,8 @@ fn a_file_may_recommend_settings_of_the_sampler() {
         (some.steps_per_level, some.step_scale, some.momentum, some.xi),
         (Some(3), Some(1.25), Some(0.5), None)
     );
+    let plain = [&METADATA[..], &[("momentum", "0.0")]].concat();
+    assert_eq!(open(&file(&tensors, &plain)).unwrap().recommended.momentum, Some(0.0));
 }
 
 #[test]
@@ -181,6 +183,8 @@ fn metadata_that_make_no_sense_are_named() {
         ("steps_per_level", "0"),
         ("step_scale", "large"),
         ("momentum", "1"),
+        ("momentum", "-0.1"),
+        ("momentum", "nan"),
         ("xi", "-1"),
     ] {
         let mut metadata = METADATA.to_vec();

@@ -181,8 +181,8 @@ pub struct SamplerFlags {
     /// The same as the paper writes it: alpha_t = EPSILON·beta_t²/beta_T²
     #[arg(long, value_name = "EPSILON")]
     pub epsilon: Option<f64>,
-    /// The share of a step's movement that the next one repeats: 0 is the paper's sampler, 0.9 gets as far with a quarter
-    /// of its steps
+    /// The share of a step's movement that the next one repeats: 0 is the paper's sampler; with the shipped prior, 0.9 gets
+    /// as far in a quarter of the steps
     #[arg(long, value_name = "SHARE")]
     pub momentum: Option<f64>,
     /// Skip the final denoising step

@@ -167,14 +167,16 @@ fn recommended(path: &Path, metadata: &HashMap<String, String>) -> Result<Recomm
         }
     }
     let entry = |key: &'static str| metadata.get(key).map(|text| (key, text));
-    let momentum = positive(path, entry("momentum"))?;
-    if momentum.is_some_and(|momentum| momentum >= 1.0) {
-        return Err(Error::bad_file(path, "metadata `momentum` is not below 1"));
-    }
+    // 0 says: none, as in the paper.
+    let share = |text: &String| text.parse().ok().filter(|momentum| (0.0..1.0).contains(momentum));
+    let momentum = metadata.get("momentum").map(|text| {
+        let reason = || format!("metadata `momentum` is no number from 0 to below 1: {text:?}");
+        share(text).ok_or_else(|| Error::bad_file(path, reason()))
+    });
     Ok(Recommended {
         steps_per_level: positive(path, entry("steps_per_level"))?,
         step_scale: positive(path, entry("step_scale"))?,
-        momentum,
+        momentum: momentum.transpose()?,
         xi: positive(path, entry("xi"))?,
     })
 }

@@ -73,7 +73,7 @@ impl Checkpoint {
     /// Refuses the checkpoint of a run with other states, steps or settings.
     pub(super) fn check(&self, states: usize, shape: ImageShape, steps: usize, settings: &Settings) -> Result<()> {
         let batch = settings.batch.min(states.saturating_sub(self.next_state));
-        let velocity = if settings.momentum != 0.0 { batch * self.n } else { 0 };
+        let velocity = if settings.has_velocity() { batch * self.n } else { 0 };
         let fits = self.n == shape.len()
             && self.x.len() == states * shape.len()
             && self.next_state <= states

@@ -28,7 +28,7 @@ impl SamplerPlan {
         let mut plan = PlanBuilder::new(batch, target);
         let n = network.image.len();
         let x = plan.persistent(Contents::F32(n));
-        let velocity = (settings.momentum != 0.0).then(|| plan.persistent(Contents::F32(n)));
+        let velocity = settings.has_velocity().then(|| plan.persistent(Contents::F32(n)));
         let frozen = plan.persistent(Contents::U32(1));
 
         plan.begin(Program::Start);

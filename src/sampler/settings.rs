@@ -93,6 +93,11 @@ impl Settings {
         Ok(())
     }
 
+    /// Whether a state has a velocity beside its x.
+    pub fn has_velocity(&self) -> bool {
+        self.momentum != 0.0
+    }
+
     /// The step of this number at noise level `beta`, after one at `previous` if it is not the first. Movements are kept in
     /// units of the level, and the noise is what leaves a Gaussian as it is when the step is small.
     pub fn step(&self, beta: f64, previous: Option<f64>, index: u32) -> Step {
