@@ -55,9 +55,8 @@ impl<'a> Steps<'a> {
 
     /// The record in the middle of three is the current one.
     pub fn new(gpu: &'a dyn Gpu, step: StepRecord) -> Result<Self, String> {
-        let mut records = [f64::NAN; 15];
-        let index = f64::from_bits(step.index);
-        records[5..10].copy_from_slice(&[step.beta, step.alpha, step.noise, step.momentum, index]);
+        let mut records = [f64::NAN; 3 * StepRecord::WORDS];
+        records[StepRecord::WORDS..][..StepRecord::WORDS].copy_from_slice(&step.words().map(f64::from_bits));
         Ok(Self {
             records: Array::new(gpu, &records)?,
             cursor: Array::new(gpu, &[1])?,

@@ -22,6 +22,17 @@ pub struct StepRecord {
     pub index: u64,
 }
 
+impl StepRecord {
+    /// Words of a record.
+    pub const WORDS: usize = 5;
+
+    /// The record as it lies in memory.
+    pub fn words(self) -> [u64; Self::WORDS] {
+        let numbers = [self.beta, self.alpha, self.noise, self.momentum].map(f64::to_bits);
+        [numbers[0], numbers[1], numbers[2], numbers[3], self.index]
+    }
+}
+
 /// The schedule on the device and the place in it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -40,9 +51,9 @@ impl Schedule {
     /// The cursor points at a record.
     #[inline(always)]
     pub unsafe fn now(self) -> StepRecord {
-        // SAFETY: a record is five words of eight bytes.
+        // SAFETY: the words of the record at the cursor, in the order of `StepRecord::words`.
         unsafe {
-            let at = 5 * self.cursor.read(0) as usize;
+            let at = StepRecord::WORDS * self.cursor.read(0) as usize;
             let numbers = Global::<f64>::new(self.records.address()).from(at);
             StepRecord {
                 beta: numbers.read(0),

@@ -129,9 +129,14 @@ impl Layout {
             self.upload_problem(memory, problem, spectrum, plan.rotates())?;
         }
         let records = constants.steps.iter().flat_map(|step| {
-            let numbers = [step.beta, step.alpha, step.noise, step.momentum].map(f64::to_bits);
-            let words = numbers.into_iter().chain([u64::from(step.index)]);
-            words.flat_map(u64::to_le_bytes)
+            let record = StepRecord {
+                beta: step.beta,
+                alpha: step.alpha,
+                noise: step.noise,
+                momentum: step.momentum,
+                index: u64::from(step.index),
+            };
+            record.words().into_iter().flat_map(u64::to_le_bytes)
         });
         memory.write(self.records, &records.collect::<Vec<u8>>())
     }
