@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use qcs::sampler::Preset;
+use qcs::methods::Preset;
 use qcs::{Error, Result};
 
 use counts::CountedOp;
