@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Constants, Engine, State, Step};
 use qcs::plan::Program;
-use qcs::prior::convert::{Container, ConvertOptions, Converted, Precision, Weights, convert};
+use qcs::prior::convert::{Container, ConvertOptions, Converted, Weights, convert};
 use qcs::prior::{Prior, ScorePlan, parameters};
 use safetensors::{Dtype, SafeTensors};
 
@@ -150,10 +150,7 @@ fn the_score_of_a_converted_checkpoint_equals_pytorchs_within_1e_4() {
 fn f16_halves_the_weights_and_keeps_the_levels() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("out.safetensors");
-    let options = ConvertOptions {
-        precision: Precision::F16,
-        ..for_8x8()
-    };
+    let options = ConvertOptions { f16: true, ..for_8x8() };
     convert(&fixture("list.pth"), &output, &options).unwrap();
     let bytes = std::fs::read(&output).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
