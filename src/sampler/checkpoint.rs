@@ -1,12 +1,11 @@
 //! The state of an unfinished run: enough to continue to the same bits, because noise is keyed by state and step.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::Path;
-
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use super::{Divergence, SamplerPlan, Samples, Settings};
 use crate::engine::Session;
+use crate::files::safetensors::{self, Slice, Tensor, TensorFile};
 use crate::{Error, ImageShape, Result};
 
 /// Finished states, and the batch that is being worked on.
@@ -93,26 +92,23 @@ impl Checkpoint {
     /// # Errors
     /// If the file cannot be written.
     pub fn write(&self, path: &Path, fingerprint: &str) -> Result<()> {
-        let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|v| v.to_le_bytes()).collect() };
-        let (x, velocity) = (bytes(&self.x), bytes(&self.velocity));
-        let frozen: Vec<u8> = self.frozen.iter().flat_map(|v| v.to_le_bytes()).collect();
         let states = self.x.len() / self.n;
-        let view = |dtype, shape, data| TensorView::new(dtype, shape, data).expect("the shape is the data's");
         let tensors = [
-            ("x", view(Dtype::F32, vec![states, self.n], &x[..])),
-            ("velocity", view(Dtype::F32, vec![self.velocity.len()], &velocity[..])),
-            ("frozen", view(Dtype::U32, vec![self.frozen.len()], &frozen[..])),
+            Tensor::new("x", &[states, self.n], Slice::F32(&self.x)),
+            Tensor::new("velocity", &[self.velocity.len()], Slice::F32(&self.velocity)),
+            Tensor::new("frozen", &[self.frozen.len()], Slice::U32(&self.frozen)),
         ];
         let diverged = serde_json::to_string(&self.diverged).expect("plain numbers");
-        let metadata = HashMap::from([
-            ("fingerprint".to_owned(), fingerprint.to_owned()),
-            ("next_state".to_owned(), self.next_state.to_string()),
-            ("step".to_owned(), self.step.to_string()),
-            ("diverged".to_owned(), diverged),
-            ("seconds".to_owned(), self.seconds.to_string()),
+        let metadata = BTreeMap::from([
+            ("fingerprint", fingerprint.to_owned()),
+            ("next_state", self.next_state.to_string()),
+            ("step", self.step.to_string()),
+            ("diverged", diverged),
+            ("seconds", self.seconds.to_string()),
         ]);
-        let bytes = safetensors::serialize(tensors, Some(metadata)).expect("the names differ");
-        crate::files::write_atomically(path, |w| w.write_all(&bytes).map_err(|e| Error::io(path, "write", e)))
+        crate::files::write_atomically(path, |out| {
+            safetensors::write(out, &tensors, &metadata).map_err(|e| Error::io(path, "write", e))
+        })
     }
 
     /// Reads a checkpoint of the run that `fingerprint` names.
@@ -122,37 +118,26 @@ impl Checkpoint {
     pub fn read(path: &Path, fingerprint: &str) -> Result<Self> {
         let bad = |reason: &str| Error::bad_file(path, format!("{reason}; start again without --resume"));
         let bytes = crate::files::map(path)?;
-        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|_| bad("not a whole checkpoint"))?;
-        let tensors = SafeTensors::deserialize(&bytes).map_err(|_| bad("not a whole checkpoint"))?;
-        let metadata = header.metadata().clone().unwrap_or_default();
-        let entry = |key: &str| metadata.get(key).ok_or_else(|| bad("not a checkpoint"));
+        let file = TensorFile::parse(&bytes).map_err(|_| bad("not a whole checkpoint"))?;
+        let entry = |key: &str| file.text(key).ok_or_else(|| bad("not a checkpoint"));
         if entry("fingerprint")? != fingerprint {
             return Err(bad("the checkpoint is of a run with other settings"));
         }
-        let number = |key: &str| entry(key)?.parse::<usize>().map_err(|_| bad("a damaged checkpoint"));
-        let seconds = entry("seconds")?.parse().map_err(|_| bad("a damaged checkpoint"))?;
-        let diverged = serde_json::from_str(entry("diverged")?).map_err(|_| bad("a damaged checkpoint"))?;
-        let tensor = |name: &str| tensors.tensor(name).map_err(|_| bad("a damaged checkpoint"));
-        let (x, velocity, frozen) = (tensor("x")?, tensor("velocity")?, tensor("frozen")?);
-        let types = (x.dtype(), velocity.dtype(), frozen.dtype());
-        let (&[_, n], (Dtype::F32, Dtype::F32, Dtype::U32)) = (x.shape(), types) else {
-            return Err(bad("a damaged checkpoint"));
+        let damaged = || bad("a damaged checkpoint");
+        let number = |key: &str| entry(key)?.parse::<usize>().map_err(|_| damaged());
+        let floats = |name: &str| file.widened(name).map_err(|_| damaged());
+        let Some(&[_, n]) = file.shape("x").as_deref() else {
+            return Err(damaged());
         };
-        let words = |data: &[u8]| {
-            data.chunks_exact(4)
-                .map(|b| [b[0], b[1], b[2], b[3]])
-                .collect::<Vec<_>>()
-        };
-        let floats = |data: &[u8]| words(data).into_iter().map(f32::from_le_bytes).collect();
         Ok(Self {
-            x: floats(x.data()),
+            x: floats("x")?,
             n,
             next_state: number("next_state")?,
             step: number("step")?,
-            velocity: floats(velocity.data()),
-            frozen: words(frozen.data()).into_iter().map(u32::from_le_bytes).collect(),
-            diverged,
-            seconds,
+            velocity: floats("velocity")?,
+            frozen: file.words("frozen").map_err(|_| damaged())?,
+            diverged: serde_json::from_str(entry("diverged")?).map_err(|_| damaged())?,
+            seconds: entry("seconds")?.parse().map_err(|_| damaged())?,
         })
     }
 }
