@@ -18,7 +18,7 @@ use std::path::Path;
 use crate::{Error, Result};
 
 pub use atomic::write_atomically;
-pub use images::{LoadOptions, Values, load_images};
+pub use images::{LoadOptions, ValueRange, load_images};
 pub use npy::{NpyArray, NpyData};
 
 /// Deflate cannot expand its input by more than this, so a greater claim is a lie.
