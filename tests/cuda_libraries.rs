@@ -12,31 +12,20 @@ use qcs::engine::cuda::blas::{Blas, Real, Shape, WORKSPACE_BYTES};
 use qcs::engine::cuda::solver::{Factorisation, Solver};
 use qcs::engine::cuda::trace;
 use qcs::problem::{Ensemble, Matrix, Spectrum};
-
-const DRIVER: &str = "libcuda.so.1";
-const BLAS: &str = "libcublas.so.12";
-const SOLVER: &str = "libcusolver.so.11";
-const NVTX: &str = "libnvToolsExt.so.1";
+use qcs_emulator::stand_in::{self, Library};
 
 /// Runs the ignored test `name` where these libraries exist and returns the emulator's statistics.
-fn child(name: &str, libraries: &[&str]) -> String {
+fn child(name: &str, libraries: &[Library]) -> String {
     let program = std::env::current_exe().expect("this program has a path");
-    // Cargo builds the shared library, as a dependency of this test, and puts it beside it.
-    let emulator = program.with_file_name("libqcs_emulator.so");
-    assert!(emulator.exists(), "{} is missing", emulator.display());
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("the folder can be made");
-    for library in libraries {
-        std::os::unix::fs::symlink(&emulator, folder.join(library)).expect("the link can be made");
-    }
+    stand_in::link(&folder, libraries).expect("the folder can be made");
     let stats = folder.join("stats.json");
-    let output = std::process::Command::new(program)
+    let mut command = std::process::Command::new(program);
+    command
         .args(["--exact", name, "--ignored", "--nocapture"])
-        .env("LD_LIBRARY_PATH", &folder)
-        .env("QCS_EMU_STATS", &stats)
-        .output()
-        .expect("the child starts");
+        .env("QCS_EMU_STATS", &stats);
+    stand_in::search_first(&mut command, &folder);
+    let output = command.output().expect("the child starts");
     let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
     std::fs::read_to_string(stats).unwrap_or_default()
@@ -106,7 +95,7 @@ where
 
 #[test]
 fn products_are_those_of_row_major_arrays() {
-    let stats = child("child_products", &[DRIVER, BLAS]);
+    let stats = child("child_products", &[Library::Driver, Library::Blas]);
     assert!(
         stats.contains(r#"{"function": "cublasSgemm_v2", "calls": 8, "runs": 8}"#),
         "{stats}"
@@ -136,7 +125,7 @@ fn child_products() {
 
 #[test]
 fn a_captured_product_is_computed_by_every_launch() {
-    let stats = child("child_capture", &[DRIVER, BLAS]);
+    let stats = child("child_capture", &[Library::Driver, Library::Blas]);
     assert!(
         stats.contains(r#"{"function": "cublasDgemm_v2", "calls": 1, "runs": 2}"#),
         "{stats}"
@@ -195,7 +184,7 @@ fn spectrum(stream: &Arc<CudaStream>, a: &Matrix, how: Factorisation) -> qcs::Re
 
 #[test]
 fn both_factorisations_give_the_spectrum_of_a() {
-    let stats = child("child_spectrum", &[DRIVER, BLAS, SOLVER]);
+    let stats = child("child_spectrum", &[Library::Driver, Library::Blas, Library::Solver]);
     for function in ["cusolverDnDsyevd", "cusolverDnDgesvd"] {
         assert!(
             stats.contains(&format!(r#"{{"function": "{function}", "calls": 4, "runs": 4}}"#)),
@@ -227,7 +216,10 @@ fn child_spectrum() {
 
 #[test]
 fn singular_values_too_small_to_be_squared_survive() {
-    child("child_ill_conditioned", &[DRIVER, BLAS, SOLVER]);
+    child(
+        "child_ill_conditioned",
+        &[Library::Driver, Library::Blas, Library::Solver],
+    );
 }
 
 #[test]
@@ -255,7 +247,7 @@ fn child_ill_conditioned() {
 
 #[test]
 fn a_spectrum_that_cannot_be_computed_is_an_error() {
-    child("child_no_spectrum", &[DRIVER, BLAS, SOLVER]);
+    child("child_no_spectrum", &[Library::Driver, Library::Blas, Library::Solver]);
 }
 
 #[test]
@@ -282,13 +274,7 @@ fn child_no_spectrum() {
 
 #[test]
 fn a_missing_library_is_an_error_of_one_line() {
-    // SAFETY: only looks for the libraries.
-    let present = unsafe { cudarc::cublas::sys::is_culib_present() || cudarc::nvtx::sys::is_culib_present() };
-    if present {
-        eprintln!("this machine has NVIDIA's own libraries: nothing to test");
-        return;
-    }
-    child("child_missing", &[DRIVER]);
+    child("child_missing", &[Library::Driver]);
 }
 
 #[test]
@@ -313,7 +299,7 @@ fn child_missing() {
 
 #[test]
 fn ranges_and_recordings_reach_the_profiler() {
-    let stats = child("child_trace", &[DRIVER, NVTX]);
+    let stats = child("child_trace", &[Library::Driver, Library::Nvtx]);
     for part in [
         r#"{"range": "level 2", "opened": 1}"#,
         r#"{"range": "level 2 > step 0", "opened": 1}"#,

@@ -5,36 +5,19 @@
 
 use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg, sys};
 use cudarc::nvrtc::Ptx;
+use qcs_emulator::stand_in::{self, Library};
 use std::path::{Path, PathBuf};
 
-/// Cargo builds the shared library together with this test and puts it beside it.
-fn shared_library() -> PathBuf {
-    let program = std::env::current_exe().expect("this program has a path");
-    let beside = program
-        .parent()
-        .expect("it lies in a folder")
-        .join("libqcs_emulator.so");
-    assert!(beside.exists(), "{} is missing", beside.display());
-    beside
-}
-
-const DRIVER: &str = "libcuda.so.1";
-const LIBRARIES: [&str; 4] = [DRIVER, "libcublas.so.12", "libcusolver.so.11", "libnvToolsExt.so.1"];
-
 /// Runs the ignored test `name` where only `libraries` exist.
-fn run_child(name: &str, libraries: &[&str], environment: &[(&str, &str)]) -> (bool, String) {
+fn run_child(name: &str, libraries: &[Library], environment: &[(&str, &str)]) -> (bool, String) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libcuda-{name}"));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("the folder can be made");
-    for library in libraries {
-        std::os::unix::fs::symlink(shared_library(), folder.join(library)).expect("the link can be made");
-    }
-    let output = std::process::Command::new(std::env::current_exe().expect("this program has a path"))
+    stand_in::link(&folder, libraries).expect("the folder can be made");
+    let mut command = std::process::Command::new(std::env::current_exe().expect("this program has a path"));
+    command
         .args(["--exact", name, "--ignored", "--nocapture"])
-        .env("LD_LIBRARY_PATH", &folder)
-        .envs(environment.iter().copied())
-        .output()
-        .expect("the child starts");
+        .envs(environment.iter().copied());
+    stand_in::search_first(&mut command, &folder);
+    let output = command.output().expect("the child starts");
     let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     (output.status.success() && text.contains("1 passed"), text.into_owned())
 }
@@ -44,7 +27,7 @@ fn a_cudarc_program_runs_on_the_emulator() {
     let stats = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cudarc-stats.json");
     let (passed, text) = run_child(
         "child_cudarc",
-        &[DRIVER],
+        &[Library::Driver],
         &[("QCS_EMU_STATS", stats.to_str().expect("a plain path"))],
     );
     assert!(passed, "{text}");
@@ -123,7 +106,7 @@ fn child_cudarc() {
 
 #[test]
 fn a_fault_reaches_the_program_as_an_error() {
-    let (passed, text) = run_child("child_fault", &[DRIVER], &[]);
+    let (passed, text) = run_child("child_fault", &[Library::Driver], &[]);
     assert!(
         passed && text.contains("kernel relu_slice: out-of-bounds global"),
         "{text}"
@@ -158,7 +141,7 @@ fn child_fault() {
 
 #[test]
 fn a_missing_device_is_an_error_and_not_a_crash() {
-    let (passed, text) = run_child("child_no_device", &[DRIVER], &[("QCS_EMU_NO_DEVICE", "1")]);
+    let (passed, text) = run_child("child_no_device", &[Library::Driver], &[("QCS_EMU_NO_DEVICE", "1")]);
     assert!(passed, "{text}");
 }
 
@@ -173,7 +156,7 @@ fn cublas_cusolver_and_nvtx_work_through_cudarc() {
     let stats = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cudarc-libraries.json");
     let (passed, text) = run_child(
         "child_libraries",
-        &LIBRARIES,
+        &Library::ALL,
         &[("QCS_EMU_STATS", stats.to_str().expect("a plain path"))],
     );
     assert!(passed, "{text}");
@@ -286,18 +269,67 @@ fn libraries_present() -> [bool; 3] {
     }
 }
 
+/// A folder as a CUDA toolkit and its driver fill it, with libraries that load and know nothing of the emulator's driver:
+/// a copy of the emulator under every name that cudarc tries.
+fn toolkit(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("the folder can be made");
+    let decoy = folder.join("decoy.so");
+    std::fs::copy(stand_in::shared_library().unwrap(), &decoy).expect("the library can be copied");
+    for stem in ["cuda", "nvcuda", "cublas", "cusolver", "nvToolsExt"] {
+        for name in cudarc::get_lib_name_candidates(stem) {
+            // Two of the names are the same.
+            let _ = std::os::unix::fs::symlink(&decoy, folder.join(name));
+        }
+    }
+    folder
+}
+
+#[test]
+fn stand_ins_come_before_the_libraries_of_an_installed_toolkit() {
+    let toolkit = toolkit("toolkit");
+    let environment = [("LD_LIBRARY_PATH", toolkit.to_str().expect("a plain path"))];
+    let (passed, text) = run_child("child_toolkit", &Library::ALL, &environment);
+    assert!(passed, "{text}");
+}
+
+#[test]
+#[ignore = "run by its parent with LD_LIBRARY_PATH set"]
+fn child_toolkit() {
+    assert_eq!(libraries_present(), [true; 3]);
+    child_libraries();
+    let mapped = std::fs::read_to_string("/proc/self/maps").expect("Linux tells what is mapped");
+    assert!(mapped.contains("libqcs_emulator.so"), "{mapped}");
+    assert!(!mapped.contains("decoy.so"), "{mapped}");
+}
+
 #[test]
 fn a_library_that_is_not_linked_is_absent() {
-    if libraries_present() != [false; 3] {
-        eprintln!("this machine has NVIDIA's own libraries: nothing to test");
-        return;
+    let toolkit = toolkit("toolkit-unseen");
+    for elsewhere in ["", toolkit.to_str().expect("a plain path")] {
+        let environment = [("LD_LIBRARY_PATH", elsewhere)];
+        let (passed, text) = run_child("child_solver_only", &[Library::Driver, Library::Solver], &environment);
+        assert!(passed, "{text}");
     }
-    let (passed, text) = run_child("child_solver_only", &[DRIVER, "libcusolver.so.11"], &[]);
-    assert!(passed, "{text}");
 }
 
 #[test]
 #[ignore = "run by its parent with LD_LIBRARY_PATH set"]
 fn child_solver_only() {
     assert_eq!(libraries_present(), [false, true, false]);
+}
+
+#[test]
+fn every_name_that_cudarc_tries_is_taken() {
+    for (library, stems) in [
+        (Library::Driver, &["cuda", "nvcuda"][..]),
+        (Library::Blas, &["cublas"]),
+        (Library::Solver, &["cusolver"]),
+        (Library::Nvtx, &["nvToolsExt"]),
+    ] {
+        for name in stems.iter().flat_map(|stem| cudarc::get_lib_name_candidates(stem)) {
+            assert!(library.names().any(|taken| taken == name), "{name}");
+        }
+    }
 }

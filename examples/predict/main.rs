@@ -11,11 +11,12 @@ mod model;
 mod table;
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use qcs::sampler::Preset;
 use qcs::{Error, Result};
+use qcs_emulator::stand_in::{self, Library};
 
 use counts::CountedOp;
 use gpu::{A100, Gpu, V100};
@@ -93,12 +94,15 @@ fn counted(sm: u32, precision: &str, reuse: bool) -> Result<Vec<CountedOp>> {
     let saved = folder.join(format!("sm_{sm}-{precision}.json"));
     if !(reuse && saved.exists()) {
         eprintln!("counting sm_{sm}, {precision}");
-        let libraries = link_emulator(&folder, &target.join("deps/libqcs_emulator.so"))?;
+        // The driver, and NVTX, whose ranges tell the ops apart. Without cuBLAS all products are our own.
+        let libraries = folder.join("lib");
+        stand_in::link(&libraries, &[Library::Driver, Library::Nvtx]).map_err(failed)?;
         let launches = folder.join("launches.jsonl");
-        let output = Command::new(&program)
+        let mut command = Command::new(&program);
+        stand_in::search_first(&mut command, &libraries);
+        let output = command
             .args(["count", precision])
             .arg(&launches)
-            .env("LD_LIBRARY_PATH", &libraries)
             .env("QCS_EMU_SM", sm.to_string())
             .env("QCS_EMU_LAUNCHES", &launches)
             .env("QCS_EMU_PROFILE", "1")
@@ -115,17 +119,6 @@ fn counted(sm: u32, precision: &str, reuse: bool) -> Result<Vec<CountedOp>> {
         std::fs::write(&saved, output.stdout).map_err(failed)?;
     }
     serde_json::from_str(&read(&saved)?).map_err(failed)
-}
-
-/// The driver, and NVTX, whose ranges tell the ops apart. Without cuBLAS all products are our own.
-fn link_emulator(folder: &Path, library: &Path) -> Result<PathBuf> {
-    let links = folder.join("lib");
-    let _ = std::fs::remove_dir_all(&links);
-    std::fs::create_dir_all(&links).map_err(failed)?;
-    for name in ["libcuda.so.1", "libnvToolsExt.so.1"] {
-        std::os::unix::fs::symlink(library, links.join(name)).map_err(failed)?;
-    }
-    Ok(links)
 }
 
 fn section(all: &[Predicted]) -> Result<String> {

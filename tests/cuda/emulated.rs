@@ -1,15 +1,10 @@
 //! `qcs` with the emulator as its CUDA driver.
 
-use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::{IMAGE, Place, Ran};
+use qcs_emulator::stand_in::{self, Library};
 
-/// The names under which the emulator stands in for NVIDIA's libraries.
-pub const DRIVER: &str = "libcuda.so.1";
-pub const BLAS: &str = "libcublas.so.12";
-pub const SOLVER: &str = "libcusolver.so.11";
-pub const NVTX: &str = "libnvToolsExt.so.1";
+use crate::support::{IMAGE, Place, Ran};
 
 /// A place whose commands find a GPU.
 pub struct Emulated {
@@ -19,24 +14,23 @@ pub struct Emulated {
 impl Emulated {
     /// With the images and the model of [`Place::new`], and the driver alone.
     pub fn new() -> Self {
-        Self::with(&[DRIVER])
+        Self::with(&[Library::Driver])
     }
 
     /// The same with these libraries.
-    pub fn with(libraries: &[&str]) -> Self {
-        let emulated = Self { place: Place::new() };
+    pub fn with(libraries: &[Library]) -> Self {
+        Self::at(Place::new(), libraries)
+    }
+
+    pub fn at(place: Place, libraries: &[Library]) -> Self {
+        let emulated = Self { place };
         emulated.link(libraries);
         emulated
     }
 
     /// Has the commands to come find these libraries and no others.
-    pub fn link(&self, libraries: &[&str]) {
-        let folder = self.place.path("lib");
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).unwrap();
-        for name in libraries {
-            std::os::unix::fs::symlink(library(), folder.join(name)).unwrap();
-        }
+    pub fn link(&self, libraries: &[Library]) {
+        stand_in::link(&self.place.path("lib"), libraries).unwrap();
     }
 
     /// `problem.safetensors`, and a model of so many levels.
@@ -79,9 +73,9 @@ impl Emulated {
     }
 
     fn emulate<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        stand_in::search_first(command, &self.place.path("lib"));
         command
             .env_remove("QCS_DEVICE")
-            .env("LD_LIBRARY_PATH", self.place.path("lib"))
             .env("QCS_EMU_STATS", self.place.path("stats.json"))
     }
 
@@ -89,12 +83,4 @@ impl Emulated {
     pub fn stats(&self) -> serde_json::Value {
         serde_json::from_str(&self.place.text("stats.json")).unwrap()
     }
-}
-
-/// Cargo builds the emulator's shared library with these tests and puts it beside them.
-fn library() -> PathBuf {
-    let program = std::env::current_exe().unwrap();
-    let library = program.parent().unwrap().join("libqcs_emulator.so");
-    assert!(library.exists(), "{} is missing", library.display());
-    library
 }
