@@ -39,7 +39,6 @@ pub mod json;
 pub mod libraries;
 pub mod number;
 mod ptx;
-#[cfg(unix)]
 pub mod stand_in;
 
 pub use device::{Buffer, Device, LaunchConfig, LoadedModule, Params, Report};

@@ -1,178 +1,124 @@
 //! An unmodified cudarc program on the emulator: the shared library is found under the names of the driver and of
 //! NVIDIA's libraries.
-//!
-//! The dynamic loader reads `LD_LIBRARY_PATH` when a process starts, so the program runs in a child.
 
 use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg, sys};
 use cudarc::nvrtc::Ptx;
-use qcs_emulator::stand_in::{self, Library};
+use qcs_emulator::stand_in::{self, Child, Library};
 use std::path::{Path, PathBuf};
-
-/// Runs the ignored test `name` where only `libraries` exist.
-fn run_child(name: &str, libraries: &[Library], environment: &[(&str, &str)]) -> (bool, String) {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libcuda-{name}"));
-    stand_in::link(&folder, libraries).expect("the folder can be made");
-    let mut command = std::process::Command::new(std::env::current_exe().expect("this program has a path"));
-    command
-        .args(["--exact", name, "--ignored", "--nocapture"])
-        .envs(environment.iter().copied());
-    stand_in::search_first(&mut command, &folder);
-    let output = command.output().expect("the child starts");
-    let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-    (output.status.success() && text.contains("1 passed"), text.into_owned())
-}
 
 #[test]
 fn a_cudarc_program_runs_on_the_emulator() {
-    let stats = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cudarc-stats.json");
-    let (passed, text) = run_child(
-        "child_cudarc",
-        &[Library::Driver],
-        &[("QCS_EMU_STATS", stats.to_str().expect("a plain path"))],
-    );
-    assert!(passed, "{text}");
-    let stats = std::fs::read_to_string(stats).expect("the statistics were written");
+    let ran = Child::new().finding(&[Library::Driver]).run(|| {
+        // SAFETY: only looks for the library.
+        assert!(unsafe { sys::is_culib_present() });
+        let context = CudaContext::new(0).unwrap();
+        assert!(context.name().unwrap().starts_with("qcs PTX emulator"));
+        let stream = context.new_stream().unwrap();
+        let module = context
+            .load_module(Ptx::from_src(include_str!("ptx/kernels_sm_80.ptx")))
+            .unwrap();
+        let saxpy = module.load_function("saxpy_alg").unwrap();
+
+        let n = 1000u32;
+        let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
+        let x_device = stream.clone_htod(&x).unwrap();
+        let mut y_device = stream.alloc_zeros::<f32>(n as usize).unwrap();
+        let config = LaunchConfig::for_num_elems(n);
+        let factor = 3f32;
+        let start = stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT)).unwrap();
+        // SAFETY: the arguments are those of the kernel.
+        unsafe {
+            stream
+                .launch_builder(&saxpy)
+                .arg(&n)
+                .arg(&factor)
+                .arg(&x_device)
+                .arg(&mut y_device)
+                .launch(config)
+        }
+        .unwrap();
+        let end = stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT)).unwrap();
+        assert!(start.elapsed_ms(&end).unwrap() > 0.0);
+        assert_eq!(
+            stream.clone_dtoh(&y_device).unwrap(),
+            x.iter().map(|x| 3.0 * x).collect::<Vec<_>>()
+        );
+
+        // Events between streams have no place in a captured graph of one stream.
+        // SAFETY: all work is on one stream.
+        unsafe { context.disable_event_tracking() };
+        stream
+            .begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)
+            .unwrap();
+        // SAFETY: the arguments are those of the kernel.
+        unsafe {
+            stream
+                .launch_builder(&saxpy)
+                .arg(&n)
+                .arg(&factor)
+                .arg(&x_device)
+                .arg(&mut y_device)
+                .launch(config)
+        }
+        .unwrap();
+        let flags = sys::CUgraphInstantiate_flags_enum::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+        let graph = stream.end_capture(flags).unwrap().expect("something was captured");
+        graph.launch().unwrap();
+        graph.launch().unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(
+            stream.clone_dtoh(&y_device).unwrap(),
+            x.iter().map(|x| 9.0 * x).collect::<Vec<_>>()
+        );
+    });
     assert!(
-        stats.contains("\"graph_launches\": 2") && stats.contains("\"kernel\": \"saxpy_alg\""),
-        "{stats}"
-    );
-}
-
-#[test]
-#[ignore = "run by its parent with LD_LIBRARY_PATH set"]
-fn child_cudarc() {
-    // SAFETY: only looks for the library.
-    assert!(unsafe { sys::is_culib_present() });
-    let context = CudaContext::new(0).unwrap();
-    assert!(context.name().unwrap().starts_with("qcs PTX emulator"));
-    let stream = context.new_stream().unwrap();
-    let module = context
-        .load_module(Ptx::from_src(include_str!("ptx/kernels_sm_80.ptx")))
-        .unwrap();
-    let saxpy = module.load_function("saxpy_alg").unwrap();
-
-    let n = 1000u32;
-    let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
-    let x_device = stream.clone_htod(&x).unwrap();
-    let mut y_device = stream.alloc_zeros::<f32>(n as usize).unwrap();
-    let config = LaunchConfig::for_num_elems(n);
-    let factor = 3f32;
-    let start = stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT)).unwrap();
-    // SAFETY: the arguments are those of the kernel.
-    unsafe {
-        stream
-            .launch_builder(&saxpy)
-            .arg(&n)
-            .arg(&factor)
-            .arg(&x_device)
-            .arg(&mut y_device)
-            .launch(config)
-    }
-    .unwrap();
-    let end = stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT)).unwrap();
-    assert!(start.elapsed_ms(&end).unwrap() > 0.0);
-    assert_eq!(
-        stream.clone_dtoh(&y_device).unwrap(),
-        x.iter().map(|x| 3.0 * x).collect::<Vec<_>>()
-    );
-
-    // Events between streams have no place in a captured graph of one stream.
-    // SAFETY: all work is on one stream.
-    unsafe { context.disable_event_tracking() };
-    stream
-        .begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)
-        .unwrap();
-    // SAFETY: the arguments are those of the kernel.
-    unsafe {
-        stream
-            .launch_builder(&saxpy)
-            .arg(&n)
-            .arg(&factor)
-            .arg(&x_device)
-            .arg(&mut y_device)
-            .launch(config)
-    }
-    .unwrap();
-    let flags = sys::CUgraphInstantiate_flags_enum::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-    let graph = stream.end_capture(flags).unwrap().expect("something was captured");
-    graph.launch().unwrap();
-    graph.launch().unwrap();
-    stream.synchronize().unwrap();
-    assert_eq!(
-        stream.clone_dtoh(&y_device).unwrap(),
-        x.iter().map(|x| 9.0 * x).collect::<Vec<_>>()
+        ran.stats.contains("\"graph_launches\": 2") && ran.stats.contains("\"kernel\": \"saxpy_alg\""),
+        "{}",
+        ran.stats
     );
 }
 
 #[test]
 fn a_fault_reaches_the_program_as_an_error() {
-    let (passed, text) = run_child("child_fault", &[Library::Driver], &[]);
-    assert!(
-        passed && text.contains("kernel relu_slice: out-of-bounds global"),
-        "{text}"
-    );
-}
-
-#[test]
-#[ignore = "run by its parent with LD_LIBRARY_PATH set"]
-fn child_fault() {
-    let context = CudaContext::new(0).unwrap();
-    let stream = context.default_stream();
-    let module = context
-        .load_module(Ptx::from_src(include_str!("ptx/kernels_sm_80.ptx")))
+    let ran = Child::new().finding(&[Library::Driver]).run(|| {
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.default_stream();
+        let module = context
+            .load_module(Ptx::from_src(include_str!("ptx/kernels_sm_80.ptx")))
+            .unwrap();
+        let relu = module.load_function("relu_slice").unwrap();
+        let x = stream.clone_htod(&[1f32; 64]).unwrap();
+        let mut y = stream.alloc_zeros::<f32>(63).unwrap();
+        let n = 64u32;
+        // SAFETY: the output is too short on purpose; the emulator checks every access.
+        unsafe {
+            stream
+                .launch_builder(&relu)
+                .arg(&n)
+                .arg(&x)
+                .arg(&mut y)
+                .launch(LaunchConfig::for_num_elems(64))
+        }
         .unwrap();
-    let relu = module.load_function("relu_slice").unwrap();
-    let x = stream.clone_htod(&[1f32; 64]).unwrap();
-    let mut y = stream.alloc_zeros::<f32>(63).unwrap();
-    let n = 64u32;
-    // SAFETY: the output is too short on purpose; the emulator checks every access.
-    unsafe {
-        stream
-            .launch_builder(&relu)
-            .arg(&n)
-            .arg(&x)
-            .arg(&mut y)
-            .launch(LaunchConfig::for_num_elems(64))
-    }
-    .unwrap();
-    let error = stream.synchronize().unwrap_err();
-    assert!(error.to_string().contains("ILLEGAL_ADDRESS"), "{error}");
+        let error = stream.synchronize().unwrap_err();
+        assert!(error.to_string().contains("ILLEGAL_ADDRESS"), "{error}");
+    });
+    let fault = "kernel relu_slice: out-of-bounds global";
+    assert!(ran.said.contains(fault), "{}", ran.said);
 }
 
 #[test]
 fn a_missing_device_is_an_error_and_not_a_crash() {
-    let (passed, text) = run_child("child_no_device", &[Library::Driver], &[("QCS_EMU_NO_DEVICE", "1")]);
-    assert!(passed, "{text}");
+    Child::new()
+        .finding(&[Library::Driver])
+        .env("QCS_EMU_NO_DEVICE", "1")
+        .run(|| {
+            assert!(CudaContext::new(0).unwrap_err().to_string().contains("NO_DEVICE"));
+        });
 }
 
-#[test]
-#[ignore = "run by its parent with LD_LIBRARY_PATH set"]
-fn child_no_device() {
-    assert!(CudaContext::new(0).unwrap_err().to_string().contains("NO_DEVICE"));
-}
-
-#[test]
-fn cublas_cusolver_and_nvtx_work_through_cudarc() {
-    let stats = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cudarc-libraries.json");
-    let (passed, text) = run_child(
-        "child_libraries",
-        &Library::ALL,
-        &[("QCS_EMU_STATS", stats.to_str().expect("a plain path"))],
-    );
-    assert!(passed, "{text}");
-    let stats = std::fs::read_to_string(stats).expect("the statistics were written");
-    for part in [
-        r#"{"function": "cublasDgemm_v2", "calls": 2, "runs": 3}"#,
-        r#"{"function": "cusolverDnDsyevd", "calls": 1, "runs": 1}"#,
-        r#"{"range": "level 0 > gemm", "opened": 1}"#,
-    ] {
-        assert!(stats.contains(part), "no {part} in\n{stats}");
-    }
-}
-
-#[test]
-#[ignore = "run by its parent with LD_LIBRARY_PATH set"]
-fn child_libraries() {
+/// Products at once and in a graph, an eigendecomposition, ranges.
+fn use_the_libraries() {
     use cudarc::cublas::{CudaBlas, Gemm, GemmConfig, sys::cublasOperation_t::CUBLAS_OP_N};
     use cudarc::cusolver::{result as solver, sys as solver_sys};
     use cudarc::driver::{DevicePtr, DevicePtrMut};
@@ -257,6 +203,20 @@ fn child_libraries() {
     );
 }
 
+#[test]
+fn cublas_cusolver_and_nvtx_work_through_cudarc() {
+    let ran = Child::new().finding(&Library::ALL).run(|| {
+        use_the_libraries();
+    });
+    for part in [
+        r#"{"function": "cublasDgemm_v2", "calls": 2, "runs": 3}"#,
+        r#"{"function": "cusolverDnDsyevd", "calls": 1, "runs": 1}"#,
+        r#"{"range": "level 0 > gemm", "opened": 1}"#,
+    ] {
+        assert!(ran.stats.contains(part), "no {part} in\n{}", ran.stats);
+    }
+}
+
 /// Which of cuBLAS, cuSOLVER and NVTX can be loaded.
 fn libraries_present() -> [bool; 3] {
     // SAFETY: only looks for the libraries.
@@ -289,35 +249,25 @@ fn toolkit(name: &str) -> PathBuf {
 #[test]
 fn stand_ins_come_before_the_libraries_of_an_installed_toolkit() {
     let toolkit = toolkit("toolkit");
-    let environment = [("LD_LIBRARY_PATH", toolkit.to_str().expect("a plain path"))];
-    let (passed, text) = run_child("child_toolkit", &Library::ALL, &environment);
-    assert!(passed, "{text}");
-}
-
-#[test]
-#[ignore = "run by its parent with LD_LIBRARY_PATH set"]
-fn child_toolkit() {
-    assert_eq!(libraries_present(), [true; 3]);
-    child_libraries();
-    let mapped = std::fs::read_to_string("/proc/self/maps").expect("Linux tells what is mapped");
-    assert!(mapped.contains("libqcs_emulator.so"), "{mapped}");
-    assert!(!mapped.contains("decoy.so"), "{mapped}");
+    let child = Child::new().finding(&Library::ALL).env("LD_LIBRARY_PATH", toolkit);
+    child.run(|| {
+        assert_eq!(libraries_present(), [true; 3]);
+        use_the_libraries();
+        let mapped = std::fs::read_to_string("/proc/self/maps").expect("Linux tells what is mapped");
+        assert!(mapped.contains("libqcs_emulator.so"), "{mapped}");
+        assert!(!mapped.contains("decoy.so"), "{mapped}");
+    });
 }
 
 #[test]
 fn a_library_that_is_not_linked_is_absent() {
     let toolkit = toolkit("toolkit-unseen");
-    for elsewhere in ["", toolkit.to_str().expect("a plain path")] {
-        let environment = [("LD_LIBRARY_PATH", elsewhere)];
-        let (passed, text) = run_child("child_solver_only", &[Library::Driver, Library::Solver], &environment);
-        assert!(passed, "{text}");
+    for elsewhere in [PathBuf::new(), toolkit] {
+        let child = Child::new().finding(&[Library::Driver, Library::Solver]);
+        child.env("LD_LIBRARY_PATH", elsewhere).run(|| {
+            assert_eq!(libraries_present(), [false, true, false]);
+        });
     }
-}
-
-#[test]
-#[ignore = "run by its parent with LD_LIBRARY_PATH set"]
-fn child_solver_only() {
-    assert_eq!(libraries_present(), [false, true, false]);
 }
 
 #[test]

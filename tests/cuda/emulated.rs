@@ -45,7 +45,11 @@ impl Emulated {
     /// `qcs` in this place, with the emulator, which writes its statistics when the program ends.
     pub fn command(&self, line: &str, environment: &[(&str, &str)]) -> Command {
         let mut command = self.place.command(line);
-        self.emulate(&mut command).envs(environment.iter().copied());
+        command
+            .env_remove("QCS_DEVICE")
+            .env("QCS_EMU_STATS", self.place.path("stats.json"))
+            .envs(environment.iter().copied());
+        stand_in::search_first(&mut command, &self.place.path("lib"));
         command
     }
 
@@ -57,26 +61,6 @@ impl Emulated {
         let ran = self.run(line, &[]);
         assert_eq!(ran.code, Some(0), "qcs {line}\n{}", ran.stderr);
         ran
-    }
-
-    /// One ignored test of this program, in a process of its own.
-    pub fn child(&self, test: &str, environment: &[(&str, &str)]) {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", test, "--ignored", "--nocapture"]);
-        let output = self
-            .emulate(&mut command)
-            .envs(environment.iter().copied())
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("1 passed"), "{text}");
-    }
-
-    fn emulate<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        stand_in::search_first(command, &self.place.path("lib"));
-        command
-            .env_remove("QCS_DEVICE")
-            .env("QCS_EMU_STATS", self.place.path("stats.json"))
     }
 
     /// What the last command asked of the device.

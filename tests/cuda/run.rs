@@ -7,6 +7,7 @@ use qcs::prior::{Ncsnv2, Prior, Schedule};
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
 use qcs::sampler::{Outcome, Sampler, Settings, Unobserved};
 use qcs::{ImageShape, Images};
+use qcs_emulator::stand_in::{Child, Library};
 use qcs_kernels::sampler::step::StepRecord;
 use serde_json::Value;
 
@@ -66,10 +67,12 @@ fn count(stats: &Value, path: &str) -> u64 {
 
 #[test]
 fn inside_a_noise_level_nothing_is_copied_waited_for_or_allocated() {
-    let emulated = Emulated::new();
     let stats = |steps: u64| {
-        emulated.child("run::child_samples", &[("QCS_TEST_STEPS", &steps.to_string())]);
-        emulated.stats()
+        let child = Child::new().finding(&[Library::Driver]);
+        let ran = child.env("QCS_TEST_STEPS", steps.to_string()).run(|| {
+            sample_three_levels(std::env::var("QCS_TEST_STEPS").unwrap().parse().unwrap());
+        });
+        serde_json::from_str(&ran.stats).unwrap()
     };
     let (few, many) = (stats(1), stats(4));
     assert_eq!(count(&few, "/graph_launches"), 3, "one for each step of three levels");
@@ -95,10 +98,8 @@ fn inside_a_noise_level_nothing_is_copied_waited_for_or_allocated() {
     );
 }
 
-/// Three levels without an observer: a run by the command line also keeps checkpoints, by the clock.
-#[test]
-#[ignore = "run by its parent, with the emulator"]
-fn child_samples() {
+/// Without an observer: a run by the command line also keeps checkpoints, by the clock.
+fn sample_three_levels(steps_per_level: usize) {
     let image = ImageShape::new(1, 8, 8);
     let prior = Prior::random(Ncsnv2 { ngf: 4, image }, 0);
     let simulation = Simulation {
@@ -120,7 +121,7 @@ fn child_samples() {
         images: 2,
         schedule: &Schedule::geometric(1.0, 0.1, 3).unwrap(),
         settings: Settings {
-            steps_per_level: std::env::var("QCS_TEST_STEPS").unwrap().parse().unwrap(),
+            steps_per_level,
             step_scale: 0.1,
             ..Settings::default()
         },

@@ -5,6 +5,10 @@
 //! the folder, to be searched first, has an entry under every name: the emulator where it stands in, and a file that is no
 //! library where there is to be none. The loader gives up at such a file instead of searching on.
 
+mod child;
+
+pub use child::{Child, Ran};
+
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
