@@ -58,6 +58,33 @@ fn without_a_driver_auto_is_the_cpu_and_with_one_it_says_which_gpu() {
 }
 
 #[test]
+fn kernels_that_the_driver_refuses_come_with_what_its_compiler_says() {
+    let emulated = place();
+    let line = format!("{RUN} --device cuda");
+    let log = "ptxas application ptx input, line 12; error   : Illegal modifier '.xx'\nptxas fatal   : aborted";
+    let ran = emulated.run(&line, &[("QCS_EMU_JIT_ERROR", log)]);
+    ran.refuses(
+        &line,
+        5,
+        &[
+            "cuda:0: cannot load the kernels",
+            "INVALID_PTX",
+            "Illegal modifier '.xx'; ptxas fatal",
+        ],
+    );
+    let ran = emulated.run(&line, &[("QCS_EMU_NO_JIT", "1")]);
+    ran.refuses(
+        &line,
+        5,
+        &[
+            "JIT_COMPILER_NOT_FOUND",
+            "libnvidia-ptxjitcompiler.so.1",
+            "--device cpu",
+        ],
+    );
+}
+
+#[test]
 fn a_full_device_says_how_much_was_needed_and_how_much_there_is() {
     let emulated = place();
     let line = format!("{RUN} --device cuda");

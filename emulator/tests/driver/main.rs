@@ -362,6 +362,53 @@ fn an_old_driver_refuses_newer_ptx() {
 }
 
 #[test]
+fn what_the_compiler_says_of_a_module_is_in_the_log() {
+    Child::new().run(|| {
+        start();
+        let text = CString::new(PTX.replace("mul.rn", "mul.xx")).expect("no zero inside");
+        let load = |room: usize| {
+            let (mut module, mut log) = (null_mut(), vec![b'?'; room]);
+            let options = [5, 6];
+            let mut values = [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(room)];
+            // SAFETY: the text ends with a zero, and the log is as large as is said.
+            let status = unsafe {
+                cuModuleLoadDataEx(
+                    &mut module,
+                    text.as_ptr().cast(),
+                    2,
+                    options.as_ptr(),
+                    values.as_mut_ptr(),
+                )
+            };
+            assert_eq!(status, INVALID_PTX);
+            let log = CStr::from_bytes_until_nul(&log).expect("it ends with a zero").to_str();
+            assert_eq!(log.map(str::len), Ok(values[1].addr()), "how much was written");
+            log.unwrap().to_owned()
+        };
+        let whole = load(4096);
+        assert!(whole.contains("mul.xx") && whole.contains("line 14"), "{whole}");
+        assert_eq!(load(10), whole[..9], "cut to the room there is");
+    });
+}
+
+#[test]
+fn a_driver_can_be_made_to_refuse_every_module_with_a_reason() {
+    let ran = Child::new().env("QCS_EMU_JIT_ERROR", "no such register").run(|| {
+        start();
+        assert_eq!(load(PTX), Err(INVALID_PTX));
+    });
+    assert!(ran.said.contains("no such register"), "{}", ran.said);
+}
+
+#[test]
+fn a_driver_without_its_compiler_refuses_ptx() {
+    Child::new().env("QCS_EMU_NO_JIT", "1").run(|| {
+        start();
+        assert_eq!(load(PTX), Err(JIT_COMPILER_NOT_FOUND));
+    });
+}
+
+#[test]
 fn one_allocation_can_be_made_to_fail() {
     Child::new().env("QCS_EMU_FAIL_ALLOC", "3").run(|| {
         start();
