@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use qcs::ImageShape;
 use qcs::engine::cpu::{CpuEngine, conv_algorithm};
-use qcs::engine::{Constants, Engine, State, Step};
-use qcs::likelihood::{Likelihood, LikelihoodPlan};
-use qcs::plan::{Activation, Contents, Conv, Cost, Op, Plan, PlanBuilder, Program, TensorId};
-use qcs::prior::{Ncsnv2, Prior};
+use qcs::engine::{Constants, Engine, State};
+use qcs::likelihood::Likelihood;
+use qcs::methods::ScorePlan;
+use qcs::plan::{
+    Activation, Contents, Conv, Cost, NetworkOp, Op, Plan, PlanBuilder, Program, SamplerOp, Step, TensorId,
+};
+use qcs::prior::Prior;
 
 use support::problem;
 
@@ -29,12 +32,13 @@ const STEPS: [Step; 1] = [Step {
     noise: 0.014,
     momentum: 0.0,
     index: 0,
+    stage: 1,
 }];
 
 /// Times the op of this name within a program of a plan.
-fn bench(c: &mut Criterion, name: &str, plan: &Plan, program: Program, op: &str, constants: Constants<'_>) {
+fn bench(c: &mut Criterion, name: &str, plan: &Plan, op: &str, constants: Constants<'_>) {
     let wanted = |o: &&Op| o.name() == op;
-    let ops = || plan.program(program).iter().map(|i| &i.op).filter(wanted);
+    let ops = || plan.program(Program::Step).iter().map(|i| &i.op).filter(wanted);
     let Cost { flops, bytes } = ops().next().expect("the plan has the op").cost(plan);
     let mut engine = CpuEngine::new(0);
     let mut session = engine.session(plan, constants).expect("memory for one op");
@@ -59,7 +63,7 @@ fn bench(c: &mut Criterion, name: &str, plan: &Plan, program: Program, op: &str,
                     }
                 };
                 session
-                    .execute_timed(black_box(program), 0, &mut report)
+                    .execute_timed(black_box(Program::Step), 0, &mut report)
                     .expect("the CPU does not fail");
                 done += count;
             }
@@ -78,10 +82,10 @@ fn feature(channels: usize, size: usize) -> Contents {
 }
 
 /// A plan of one op, between persistent maps of the given shapes.
-fn single(input: Contents, output: Contents, op: impl Fn(&mut PlanBuilder, TensorId, TensorId) -> Op) -> Plan {
+fn single(input: Contents, output: Contents, op: impl Fn(&mut PlanBuilder, TensorId, TensorId) -> NetworkOp) -> Plan {
     let engine = CpuEngine::new(0);
     let mut plan = PlanBuilder::new(BATCH, engine.target());
-    plan.begin(Program::Score);
+    plan.begin(Program::Step);
     let (input, output) = (plan.persistent(input), plan.persistent(output));
     let op = op(&mut plan, input, output);
     plan.push(op);
@@ -89,13 +93,7 @@ fn single(input: Contents, output: Contents, op: impl Fn(&mut PlanBuilder, Tenso
 }
 
 fn network(c: &mut Criterion) {
-    let prior = Prior::random(
-        Ncsnv2 {
-            ngf: NGF,
-            image: CIFAR10,
-        },
-        0,
-    );
+    let prior = Prior::random_of_width(NGF, CIFAR10, 0);
     let constants = Constants {
         prior: Some(&prior),
         steps: &STEPS,
@@ -112,7 +110,7 @@ fn network(c: &mut Criterion) {
         ("end_conv", 128, 3, 32, 3, 1),
     ] {
         let plan = single(feature(inputs, size), feature(outputs, size), |plan, input, output| {
-            Op::Conv(Conv {
+            NetworkOp::Conv(Conv {
                 input,
                 activation: Activation::Elu,
                 weight: plan.param(format!("{layer}.weight"), &[outputs, inputs, kernel, kernel]),
@@ -127,11 +125,11 @@ fn network(c: &mut Criterion) {
         let algorithm = conv_algorithm(&plan, &plan.convs()[0]).name();
         let name =
             format!("conv, {algorithm}, {kernel}×{kernel}, {inputs} → {outputs}, {size}×{size}, dilation {dilation}");
-        bench(c, &name, &plan, Program::Score, "conv", constants);
+        bench(c, &name, &plan, "conv", constants);
     }
     let norm = single(feature(128, 32), Contents::F32(256), |plan, input, output| {
         let mut param = |what: &str| plan.param(format!("res1.0.normalize1.{what}"), &[128]);
-        Op::NormCoefficients {
+        NetworkOp::NormCoefficients {
             input,
             statistics: None,
             alpha: param("alpha"),
@@ -140,39 +138,20 @@ fn network(c: &mut Criterion) {
             output,
         }
     });
-    bench(
-        c,
-        "norm, 128, 32×32",
-        &norm,
-        Program::Score,
-        "norm_coefficients",
-        constants,
-    );
+    bench(c, "norm, 128, 32×32", &norm, "norm_coefficients", constants);
     let map = feature(256, 16);
-    let max_pool = single(map, map, |_, input, output| Op::MaxPool { input, output });
-    bench(
-        c,
-        "max pool, 256, 16×16",
-        &max_pool,
-        Program::Score,
-        "max_pool",
-        constants,
-    );
-    let elu = single(map, map, |_, input, output| Op::Elu { input, output });
-    bench(c, "elu, 256, 16×16", &elu, Program::Score, "elu", constants);
-    let resize = single(feature(128, 16), feature(128, 32), |_, input, output| Op::ResizeAdd {
-        input,
-        addend: None,
-        output,
+    let max_pool = single(map, map, |_, input, output| NetworkOp::MaxPool { input, output });
+    bench(c, "max pool, 256, 16×16", &max_pool, "max_pool", constants);
+    let elu = single(map, map, |_, input, output| NetworkOp::Elu { input, output });
+    bench(c, "elu, 256, 16×16", &elu, "elu", constants);
+    let resize = single(feature(128, 16), feature(128, 32), |_, input, output| {
+        NetworkOp::ResizeAdd {
+            input,
+            addend: None,
+            output,
+        }
     });
-    bench(
-        c,
-        "resize, 128, 16×16 → 32×32",
-        &resize,
-        Program::Score,
-        "resize_add",
-        constants,
-    );
+    bench(c, "resize, 128, 16×16 → 32×32", &resize, "resize_add", constants);
 }
 
 fn likelihood(c: &mut Criterion) {
@@ -183,7 +162,7 @@ fn likelihood(c: &mut Criterion) {
         ..Constants::default()
     };
     let engine = CpuEngine::new(0);
-    let compiled = LikelihoodPlan::new(&Likelihood::default(), &problem, BATCH, engine.target());
+    let compiled = ScorePlan::of_likelihood(&Likelihood::default(), &problem, BATCH, engine.target());
     for (name, op) in [
         ("A·x", "project"),
         ("EP moments", "ep_moments"),
@@ -194,7 +173,7 @@ fn likelihood(c: &mut Criterion) {
         ("Aᵀ·g", "back_project"),
     ] {
         let name = format!("{name}, M = {MEASUREMENTS}");
-        bench(c, &name, &compiled.plan, Program::Likelihood, op, constants);
+        bench(c, &name, &compiled.plan, op, constants);
     }
 }
 
@@ -205,7 +184,7 @@ fn langevin(c: &mut Criterion) {
     let mut state = || plan.persistent(Contents::F32(CIFAR10.len()));
     let (x, prior, score) = (state(), state(), state());
     let (gamma, frozen) = (plan.persistent(Contents::F64(1)), plan.persistent(Contents::U32(1)));
-    plan.push(Op::Langevin {
+    plan.push(SamplerOp::Langevin {
         x,
         prior,
         likelihood: Some((score, gamma)),
@@ -217,7 +196,7 @@ fn langevin(c: &mut Criterion) {
         steps: &STEPS,
         ..Constants::default()
     };
-    bench(c, "Langevin, 3×32×32", &plan, Program::Step, "langevin", constants);
+    bench(c, "Langevin, 3×32×32", &plan, "langevin", constants);
 }
 
 criterion_group! {

@@ -10,13 +10,14 @@ mod support;
 
 use std::time::Duration;
 
-use qcs::ImageShape;
 use qcs::engine::cpu::{CpuEngine, conv_algorithm};
-use qcs::engine::{Constants, Engine, State, Step};
-use qcs::plan::{Contents, Op, Plan, Program, TensorId};
-use qcs::prior::{Ncsnv2, Prior};
+use qcs::engine::{Constants, Engine, State};
+use qcs::likelihood::Likelihood;
+use qcs::methods::langevin::LangevinOptions;
+use qcs::methods::{Given, Method, Preset};
+use qcs::plan::{Contents, NetworkOp, Op, Plan, Program, Step, TensorId};
+use qcs::prior::Prior;
 use qcs::problem::Problem;
-use qcs::sampler::{Preset, SamplerPlan};
 
 use support::problem;
 
@@ -28,8 +29,8 @@ fn main() -> qcs::Result<()> {
     let (ngf, batch) = (number(1, 128), number(2, 8));
     let (m, repetitions) = (number(3, preset.measurements), number(4, 3));
 
-    let image = ImageShape::new(preset.channels, preset.size, preset.size);
-    let prior = Prior::random(Ncsnv2 { ngf, image }, 0);
+    let image = preset.image();
+    let prior = Prior::random_of_width(ngf, image, 0);
     let problem = problem(image, m, batch)?;
     let mut engine = CpuEngine::new(0);
     let title = format!(
@@ -37,8 +38,13 @@ fn main() -> qcs::Result<()> {
         engine.describe(),
         preset.name
     );
-    let settings = preset.settings();
-    let compiled = SamplerPlan::new(&prior.network, Some(&problem), &settings, batch, engine.target());
+    let settings = LangevinOptions::of_preset(preset).settings(Likelihood::default())?;
+    let given = Given {
+        prior: &prior,
+        problem: Some(&problem),
+        chains: 1,
+    };
+    let compiled = settings.passes(given)[0].compile(batch, engine.target());
     let measured = measure(&mut engine, &compiled.plan, &prior, &problem, repetitions)?;
     if flag("--json") {
         print_json(&measured);
@@ -82,7 +88,7 @@ fn measure(
         steps: &steps,
         prior: Some(prior),
         problem: Some(problem),
-        seed: 0,
+        ..Constants::default()
     };
     let mut session = engine.session(plan, constants)?;
     session.bind(
@@ -202,10 +208,15 @@ fn print_ops(measured: &[Measured]) {
 fn print_layers(measured: &[Measured], plan: &Plan) {
     let step = total(measured);
     println!("| layer | shape | algorithm | ms | share | GFLOP/s |\n|---|---|---|---|---|---|");
-    let is_layer = |m: &&Measured| matches!(m.op, Op::Conv(_) | Op::NormCoefficients { .. });
+    let is_layer = |m: &&Measured| {
+        matches!(
+            m.op,
+            Op::Network(NetworkOp::Conv(_) | NetworkOp::NormCoefficients { .. })
+        )
+    };
     for m in measured.iter().filter(is_layer) {
         let (name, shape, algorithm) = match m.op {
-            Op::Conv(conv) => {
+            Op::Network(NetworkOp::Conv(conv)) => {
                 let (inputs, ..) = plan.tensor(conv.input).contents.feature();
                 let (outputs, height, width) = plan.tensor(conv.output).contents.feature();
                 let dilation = match conv.dilation {
@@ -216,7 +227,9 @@ fn print_layers(measured: &[Measured], plan: &Plan) {
                 let shape = format!("{kernel}×{kernel}, {inputs} → {outputs}, {height}×{width}{dilation}");
                 (&plan.param(conv.weight).name, shape, conv_algorithm(plan, &conv).name())
             }
-            Op::NormCoefficients { input, gamma, .. } => (&plan.param(gamma).name, map_shape(plan, input), "norm"),
+            Op::Network(NetworkOp::NormCoefficients { input, gamma, .. }) => {
+                (&plan.param(gamma).name, map_shape(plan, input), "norm")
+            }
             _ => unreachable!("filtered"),
         };
         let name = name.trim_end_matches(".weight").trim_end_matches(".gamma");

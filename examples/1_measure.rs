@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release --example 1_measure`
 
+use qcs::methods::Preset;
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
 use qcs::run::demo;
-use qcs::sampler::Preset;
 
 fn main() -> qcs::Result<()> {
     // Images are [B, C, H, W] in [0, 1]. These come with the program; `qcs::files::load_images` reads your own.

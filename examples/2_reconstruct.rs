@@ -3,11 +3,11 @@
 //! `cargo run --release --example 2_reconstruct`
 
 use qcs::engine::cpu::CpuEngine;
+use qcs::methods::{self, Given};
 use qcs::metrics::psnr;
-use qcs::prior::{Prior, Schedule};
+use qcs::prior::Prior;
 use qcs::problem::{Cells, Matrix, Problem};
-use qcs::run::demo;
-use qcs::sampler::{Next, Observer, Outcome, Progress, Sampler, Settings};
+use qcs::run::{Checkpoint, Driver, Next, Observer, Outcome, Progress, demo};
 use qcs::{Error, Result};
 
 /// Measurements and pixels.
@@ -36,23 +36,23 @@ fn main() -> Result<()> {
         .unzip();
     let problem = Problem::new(a, Cells::new(M, lower, upper)?, 0.01)?;
 
-    // The prior, the noise levels and the settings; this is a short run, the defaults of `qcs run` are longer.
+    // The shipped prior, and a method with the settings that the prior's file advises.
     let prior = Prior::shipped()?;
-    let schedule = Schedule::geometric(10.0, 0.01, 25)?;
-    let settings = Settings {
-        steps_per_level: 2,
-        chains: 2,
-        ..Settings::default()
-    };
-    let sampler = Sampler {
-        prior: &prior,
-        problem: Some(&problem),
+    let kind = methods::find("ep")?;
+    let method = kind.method(&kind.defaults(&prior, None)?)?;
+    let driver = Driver {
+        method: method.as_ref(),
+        given: Given {
+            prior: &prior,
+            problem: Some(&problem),
+            chains: 2,
+        },
         images: 1,
-        schedule: &schedule,
-        settings,
+        seed: 0,
+        batch: 2,
     };
 
-    let Outcome::Finished(samples) = sampler.run(&mut CpuEngine::new(0), None, &mut Levels)? else {
+    let Outcome::Finished(samples) = driver.run(&mut CpuEngine::new(0), None, &mut Watcher)? else {
         return Err(Error::Failed("nobody said stop".to_owned()));
     };
     println!(
@@ -63,18 +63,18 @@ fn main() -> Result<()> {
 }
 
 /// Whoever watches the run may also stop it and keep its state.
-struct Levels;
+struct Watcher;
 
-impl Observer for Levels {
+impl Observer for Watcher {
     fn after_step(&mut self, progress: &Progress) -> Next {
-        let done = progress.step / progress.steps_per_level;
-        if progress.at_level_end() && done.is_multiple_of(5) {
-            println!("level {done} of {} is done", progress.levels);
+        let (name, stage, stages) = progress.stage;
+        if progress.at_stage_end && stage.is_multiple_of(10) {
+            println!("{name} {stage} of {stages} is done");
         }
         Next::Continue
     }
 
-    fn checkpoint(&mut self, _: &qcs::sampler::Checkpoint) -> Result<()> {
+    fn checkpoint(&mut self, _: &Checkpoint) -> Result<()> {
         Ok(())
     }
 }

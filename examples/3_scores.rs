@@ -3,7 +3,8 @@
 //! `cargo run --release --example 3_scores`
 
 use qcs::engine::cpu::CpuEngine;
-use qcs::likelihood::{EpStart, Likelihood, Method};
+use qcs::likelihood::{Diag, Ep, Likelihood};
+use qcs::methods::{likelihood_score, prior_score};
 use qcs::prior::Prior;
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
 use qcs::run::demo;
@@ -15,7 +16,7 @@ fn main() -> qcs::Result<()> {
     // The prior score points from a noisy image to what the network believes in.
     let prior = Prior::shipped()?;
     for beta in [10.0, 1.0, 0.1] {
-        let score = prior.score(&mut engine, &images, beta)?;
+        let score = prior_score(&mut engine, &prior, &images, beta)?;
         println!("beta = {beta:5}: prior score of norm {:.1}", norm(score.image(0)));
     }
 
@@ -31,15 +32,8 @@ fn main() -> qcs::Result<()> {
     for ensemble in [Ensemble::RowOrthogonal, Ensemble::IllConditioned { kappa: 1000.0 }] {
         let problem = Problem::simulate(images.clone(), Sensing::Drawn { ensemble, m: 100 }, &simulation)?;
         let x = vec![0.5; images.data.len()];
-        let mut score = |method| {
-            let likelihood = Likelihood {
-                method,
-                ep_iterations: 5,
-                ep_start: EpStart::Unit,
-            };
-            likelihood.score(&mut engine, &problem, &x, 1.0)
-        };
-        let (ep, diag) = (score(Method::Ep)?, score(Method::Diag)?);
+        let mut score = |likelihood| likelihood_score(&mut engine, &likelihood, &problem, &x, 1.0);
+        let (ep, diag) = (score(Likelihood::Ep(Ep::default()))?, score(Likelihood::Diag(Diag))?);
         let difference: Vec<f32> = ep.iter().zip(&diag).map(|(a, b)| a - b).collect();
         println!(
             "{ensemble:?}: EP and diagonal differ by {:.1e} of the norm",

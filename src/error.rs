@@ -8,6 +8,9 @@ pub enum Error {
     /// An argument or a setting makes no sense.
     #[error("{0}")]
     Usage(String),
+    /// A setting is out of its range: which one, and what it must be.
+    #[error("{name} {reason}")]
+    Setting { name: &'static str, reason: String },
     /// A file was read, but what it holds cannot be used.
     #[error("{}: {reason}", path.display())]
     BadFile { path: PathBuf, reason: String },
@@ -39,6 +42,14 @@ impl Error {
         Self::Usage(message.into())
     }
 
+    /// `name` is the setting's field, as a configuration spells it; `reason` completes the sentence.
+    pub fn setting(name: &'static str, reason: impl Into<String>) -> Self {
+        Self::Setting {
+            name,
+            reason: reason.into(),
+        }
+    }
+
     pub fn bad_file(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
         Self::BadFile {
             path: path.as_ref().to_path_buf(),
@@ -67,7 +78,7 @@ impl Error {
                     1
                 }
             }
-            Self::Usage(_) => 2,
+            Self::Usage(_) | Self::Setting { .. } => 2,
             Self::BadFile { .. } => 3,
             Self::Diverged(_) => 4,
             Self::Device(_) => 5,

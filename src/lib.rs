@@ -5,13 +5,13 @@ mod error;
 pub mod files;
 mod images;
 pub mod likelihood;
+pub mod methods;
 pub mod metrics;
 pub mod output;
 pub mod plan;
 pub mod prior;
 pub mod problem;
 pub mod run;
-pub mod sampler;
 
 pub use error::{Error, Result};
 pub use images::{ImageShape, Images};

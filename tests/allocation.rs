@@ -3,13 +3,12 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+mod small;
+
 use qcs::engine::cpu::CpuEngine;
-use qcs::engine::{Constants, Engine, State, Step};
-use qcs::plan::Program;
-use qcs::prior::{Ncsnv2, Prior};
-use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
-use qcs::sampler::{SamplerPlan, Settings};
-use qcs::{ImageShape, Images};
+use qcs::engine::{Constants, Engine, State};
+use qcs::methods::{Given, METHODS, Preset};
+use qcs::plan::{Program, Step};
 
 struct Counting;
 
@@ -31,42 +30,37 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 #[test]
-fn a_langevin_step_allocates_nothing() {
-    let image = ImageShape::new(3, 8, 8);
-    let prior = Prior::random(Ncsnv2 { ngf: 8, image }, 0);
-    let simulation = Simulation {
-        bits: 3,
-        step: None,
-        sigma: 0.05,
-        mean_square: 0.25,
-        seed: 0,
-    };
-    let sensing = Sensing::Drawn {
-        ensemble: Ensemble::IllConditioned { kappa: 10.0 },
-        m: 50,
-    };
-    let images = Images::new(image, vec![0.5; 3 * image.len()]);
-    let problem = Problem::simulate(images, sensing, &simulation).unwrap();
-    let mut engine = CpuEngine::new(2);
-    let settings = Settings::default();
-    let compiled = SamplerPlan::new(&prior.network, Some(&problem), &settings, 3, engine.target());
-    let step = |index| Step::plain(1.0, 0.01, index);
-    let steps: Vec<Step> = (0..21).map(step).collect();
-    let constants = Constants {
-        steps: &steps,
-        prior: Some(&prior),
-        problem: Some(&problem),
-        seed: 0,
-    };
-    let mut session = engine.session(&compiled.plan, constants).unwrap();
-    let state = |image| State { image, chain: 0 };
-    session.bind(&[state(0), state(1), state(2)]).unwrap();
-    session.execute(Program::Start, 0).unwrap();
-    session.execute(Program::Step, 0).unwrap();
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
-    for index in 1..20 {
-        session.execute(Program::Step, index).unwrap();
+fn a_step_of_any_method_allocates_nothing() {
+    let (prior, problem) = (small::prior(), small::problem());
+    for kind in METHODS {
+        let settings = kind.defaults(&prior, Some(Preset::find("mnist").unwrap())).unwrap();
+        let method = kind.method(&settings).unwrap();
+        let given = Given {
+            prior: &prior,
+            problem: Some(&problem),
+            chains: 1,
+        };
+        for pass in method.passes(given) {
+            let mut engine = CpuEngine::new(2);
+            let compiled = pass.compile(3, engine.target());
+            let steps: Vec<Step> = (0..21).map(|index| Step::plain(1.0, 0.01, index)).collect();
+            let constants = Constants {
+                steps: &steps,
+                prior: Some(&prior),
+                problem: Some(&problem),
+                ..Constants::default()
+            };
+            let mut session = engine.session(&compiled.plan, constants).unwrap();
+            let state = |image| State { image, chain: 0 };
+            session.bind(&[state(0), state(1), state(2)]).unwrap();
+            session.execute(Program::Start, 0).unwrap();
+            session.execute(Program::Step, 0).unwrap();
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            for index in 1..20 {
+                session.execute(Program::Step, index).unwrap();
+            }
+            session.execute(Program::Finish, 20).unwrap();
+            assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{}", kind.title());
+        }
     }
-    session.execute(Program::Denoise, 20).unwrap();
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before);
 }

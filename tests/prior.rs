@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use qcs::engine::cpu::CpuEngine;
-use qcs::prior::{Ncsnv2, Prior, Recommended, Schedule, parameters};
+use qcs::methods::prior_score;
+use qcs::prior::{Ncsnv2, Prior, Schedule, parameters};
 use qcs::run::demo;
 use qcs::{Error, ImageShape, Images};
 use qcs_kernels::philox::{Domain, Stream};
@@ -69,7 +70,10 @@ fn f32_f16_and_bf16_files_hold_the_same_prior_to_their_precision() {
     let prior = Prior::random(NETWORK, 1);
     for (dtype, bound) in [(Dtype::F32, 0.0), (Dtype::F16, 1e-3), (Dtype::BF16, 8e-3)] {
         let read = open(&file(&tensors(&prior, dtype), &METADATA)).unwrap();
-        assert_eq!(read.network, NETWORK);
+        assert_eq!(
+            (read.image(), read.network().describe()),
+            (NETWORK.image, "NCSNv2, ngf 4".to_owned())
+        );
         for param in parameters(&NETWORK) {
             for (a, b) in prior.weight(&param.name).iter().zip(read.weight(&param.name)) {
                 assert!(
@@ -109,25 +113,6 @@ fn the_schedule_comes_from_the_sigmas_or_the_metadata_or_not_at_all() {
     with_sigmas.insert("sigmas".into(), (Dtype::F32, vec![3], levels));
     let from_tensor = open(&file(&with_sigmas, &METADATA)).unwrap().schedule;
     assert_eq!(from_tensor, Some(Schedule::new(vec![3.0, 2.0, 1.0]).unwrap()));
-}
-
-#[test]
-fn a_file_may_recommend_settings_of_the_sampler() {
-    let tensors = tensors(&Prior::random(NETWORK, 1), Dtype::F32);
-    let none = open(&file(&tensors, &METADATA)).unwrap().recommended;
-    assert_eq!(none, Recommended::default());
-    let metadata = [
-        &METADATA[..],
-        &[("steps_per_level", "3"), ("step_scale", "1.25"), ("momentum", "0.5")],
-    ]
-    .concat();
-    let some = open(&file(&tensors, &metadata)).unwrap().recommended;
-    assert_eq!(
-        (some.steps_per_level, some.step_scale, some.momentum, some.xi),
-        (Some(3), Some(1.25), Some(0.5), None)
-    );
-    let plain = [&METADATA[..], &[("momentum", "0.0")]].concat();
-    assert_eq!(open(&file(&tensors, &plain)).unwrap().recommended.momentum, Some(0.0));
 }
 
 #[test]
@@ -220,8 +205,7 @@ fn a_prior_for_other_channels_or_an_odd_size_is_refused() {
     assert_eq!(
         Prior::from_bytes("prior.safetensors", &whole, Some(wide))
             .unwrap()
-            .network
-            .image,
+            .image(),
         wide
     );
 }
@@ -251,7 +235,7 @@ fn left_of_the_noise(prior: &Prior, clean: &Images, sigma: f32) -> f32 {
     let mut z = vec![0.0; clean.data.len()];
     noise.fill_normals(0, &mut z);
     noisy.data.iter_mut().zip(&z).for_each(|(x, z)| *x += sigma * z);
-    let score = prior.score(&mut CpuEngine::new(0), &noisy, f64::from(sigma)).unwrap();
+    let score = prior_score(&mut CpuEngine::new(0), prior, &noisy, f64::from(sigma)).unwrap();
     let errors = noisy.data.iter().zip(&score.data).zip(&clean.data);
     let sum: f32 = errors
         .map(|((x, s), clean)| (x + sigma * sigma * s - clean).powi(2))
@@ -263,7 +247,7 @@ fn left_of_the_noise(prior: &Prior, clean: &Images, sigma: f32) -> f32 {
 fn the_priors_in_weights_denoise_what_they_have_not_seen() {
     let colour = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("weights/cifar10-small.safetensors");
     let colour = Prior::open(&colour, None).unwrap();
-    assert!(colour.schedule.is_some() && colour.recommended.steps_per_level.is_some());
+    assert!(colour.schedule.is_some() && colour.metadata.contains_key("steps_per_level"));
     for (name, prior, clean) in [
         ("mnist", Prior::shipped().unwrap(), demo::digits(0, None).unwrap()),
         ("cifar10-small", colour, picture()),

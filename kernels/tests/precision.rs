@@ -1,6 +1,6 @@
 //! Rounding to the numbers of the tensor cores.
 
-use qcs_kernels::network::conv::precision::{f16_bits, f16_value, tf32};
+use qcs_kernels::network::conv::rounding::{f16_bits, f16_value, tf32};
 
 #[test]
 fn every_half_is_its_own_nearest() {

@@ -1,4 +1,4 @@
-//! `qcs demo`: ten digits from one-bit measurements, by both methods side by side.
+//! `qcs demo`: ten digits from one-bit measurements, by every method side by side.
 
 use std::path::PathBuf;
 
@@ -46,21 +46,23 @@ pub struct DemoArgs {
 pub fn demo(args: &DemoArgs, global: &Global) -> Result<()> {
     global.use_threads()?;
     let mut config = demo::config();
-    config.sampler.seed = args.seed;
+    config.seed = args.seed;
     if let Some(measure) = &mut config.measure {
-        (measure.seed, measure.count) = (args.seed, args.count);
+        (measure.seed, measure.count) = (Some(args.seed), args.count);
     }
-    let mut run = Run::load(config)?;
     let output = Output::new(&args.out, global.quiet || args.json, args.json);
     let found = if args.resume {
         output.folder.find()?
     } else {
         Found::Nothing
     };
-    if matches!(found, Found::Finished(_)) {
-        return output.nothing_to_do();
-    }
-    let mut engine = global.engine_for(&mut run)?;
+    let begun = match &found {
+        Found::Finished(_) => return output.nothing_to_do(),
+        Found::Unfinished(config) => config.precision,
+        Found::Nothing | Found::Other => None,
+    };
+    let mut engine = global.engine_for(begun)?;
+    let run = Run::load(config, engine.as_ref())?;
     output.claim(&run, &found, args.force)?;
     output.execute(&run, engine.as_mut())
 }

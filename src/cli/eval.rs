@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use qcs::files::{LoadOptions, Values, load_images, npy};
-use qcs::likelihood::Method;
+use qcs::methods::{METHODS, Samples};
 use qcs::output::{ImageMetrics, Report};
 use qcs::problem::Problem;
 use qcs::run::{RunFolder, evaluate};
-use qcs::sampler::Samples;
 use qcs::{Error, ImageShape, Images, Result};
 
-use super::{resolve, table, terminal};
+use super::flags::is_problem;
+use super::{table, terminal};
 
 /// Compare samples with the truth
 #[derive(Args)]
@@ -76,8 +76,8 @@ fn sources(path: &Path, folder: &RunFolder) -> Result<Vec<(String, PathBuf)>> {
     if !folder.config().exists() {
         return Ok(vec![("samples".to_owned(), path.to_path_buf())]);
     }
-    let methods = [Method::Diag, Method::Ep].into_iter();
-    let found: Vec<_> = methods
+    let found: Vec<_> = METHODS
+        .into_iter()
         .map(|method| (method.key().to_owned(), folder.samples(method)))
         .filter(|(_, path)| path.exists())
         .collect();
@@ -123,7 +123,7 @@ fn load_truth(path: &Path) -> Result<Images> {
     if folder.config().exists() && folder.truth().exists() {
         return load_truth(&folder.truth());
     }
-    if resolve::is_problem(path) {
+    if is_problem(path) {
         let problem = Problem::read(path)?;
         let truth = problem.truth().cloned();
         return truth.ok_or_else(|| Error::bad_file(path, "holds no truth: it was not simulated"));

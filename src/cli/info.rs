@@ -9,13 +9,13 @@ use serde::Serialize;
 
 use qcs::Result;
 use qcs::engine::Engine;
+use qcs::methods::{self, Given};
 use qcs::prior::Prior;
 use qcs::problem::Problem;
-use qcs::run::load_prior;
-use qcs::sampler::{Preset, Sampler, Settings};
+use qcs::run::{Batch, Driver};
 
-use super::flags::{ModelFlags, SamplerFlags};
-use super::{Global, resolve, terminal};
+use super::flags::ModelFlags;
+use super::{Global, terminal};
 
 /// Describe a model, a problem and the machine
 #[derive(Args)]
@@ -50,7 +50,8 @@ struct Info {
 #[derive(Serialize)]
 struct Model {
     file: String,
-    ngf: usize,
+    /// What it is, for people
+    network: String,
     /// "C,H,W"
     shape: String,
     parameters: usize,
@@ -99,11 +100,10 @@ const MOST_FACTORISED: usize = 1000;
 
 pub fn info(args: &InfoArgs, global: &Global) -> Result<()> {
     let engine = global.engine()?;
-    let name = args.model.model.as_deref().unwrap_or(Prior::SHIPPED);
-    let prior = load_prior(name, args.model.shape)?;
+    let (name, prior) = args.model.load()?;
     let measured = args.problem.as_deref().map(Problem::read).transpose()?;
     let info = Info {
-        model: model(name, &prior),
+        model: model(&name, &prior),
         machine: machine(engine.as_ref(), &prior, measured.as_ref(), args.batch)?,
         problem: match (&args.problem, &measured) {
             (Some(path), Some(measured)) => Some(problem(path.display().to_string(), measured)?),
@@ -121,8 +121,8 @@ fn model(file: &str, prior: &Prior) -> Model {
     let schedule = prior.schedule.as_ref();
     Model {
         file: file.to_owned(),
-        ngf: prior.network.ngf,
-        shape: prior.network.image.to_string(),
+        network: prior.network().describe(),
+        shape: prior.image().to_string(),
         parameters: prior.parameter_count(),
         sigma_begin: schedule.map(|s| s.begin()),
         sigma_end: schedule.map(|s| s.end()),
@@ -169,22 +169,34 @@ fn problem(file: String, problem: &Problem) -> Result<ProblemInfo> {
 }
 
 fn machine(engine: &dyn Engine, prior: &Prior, problem: Option<&Problem>, batch: Option<usize>) -> Result<Machine> {
-    let settings = Preset::of_shape(prior.network.image).map_or_else(Settings::default, Preset::settings);
-    let batch = batch.unwrap_or(settings.batch);
-    let batch_bytes = match resolve::sampler_defaults(prior, None, &SamplerFlags::default()) {
-        Ok((schedule, _)) => {
-            let sampler = Sampler {
-                prior,
-                problem,
+    let batch = batch.unwrap_or(Batch::default().states());
+    let kind = methods::find(methods::DEFAULT)?;
+    // A model without levels: how many steps there will be is not known.
+    let method = kind
+        .defaults(prior, None)
+        .and_then(|settings| kind.method(&settings))
+        .ok();
+    let batch_bytes = match &method {
+        Some(method) => {
+            let driver = Driver {
+                method: method.as_ref(),
+                given: Given {
+                    prior,
+                    problem,
+                    chains: 1,
+                },
                 images: batch,
-                schedule: &schedule.schedule()?,
-                settings: Settings { batch, ..settings },
+                seed: 0,
+                batch,
             };
-            sampler.settings.check()?;
-            Some(sampler.bytes(engine, batch))
+            let unlimited = Driver {
+                images: problem.map_or(batch, |problem| batch.min(problem.cells().count())),
+                ..driver
+            };
+            unlimited.check()?;
+            Some(driver.bytes(engine, batch))
         }
-        // A model without levels: how many steps there will be is not known.
-        Err(_) => None,
+        None => None,
     };
     Ok(Machine {
         engine: engine.describe(),
@@ -221,8 +233,8 @@ fn text(info: &Info) -> String {
     line(
         "  network",
         format!(
-            "NCSNv2, ngf {}, images {}, {} parameters",
-            model.ngf, model.shape, model.parameters
+            "{}, images {}, {} parameters",
+            model.network, model.shape, model.parameters
         ),
     );
     match (model.sigma_begin, model.sigma_end, model.levels) {

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use qcs::sampler::Preset;
+use qcs::methods::{Options, Preset};
+use qcs::run::MeasureConfig;
 use qcs::{Error, Result};
 
-use super::flags::{MOST_SEED, MeasureFlags};
+use super::flags::{MOST_SEED, absolute};
 use super::{Global, terminal};
 
 /// Measure images: y = Q(Ax + n)
@@ -40,8 +41,8 @@ pub struct MeasureArgs {
     /// Print what was done as JSON
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    measure: MeasureFlags,
+    #[command(flatten, next_help_heading = "Measurements")]
+    measure: MeasureConfig,
 }
 
 #[derive(Serialize)]
@@ -58,9 +59,13 @@ struct Done {
 
 pub fn measure(args: &MeasureArgs, global: &Global) -> Result<()> {
     let preset = args.preset.as_deref().map(Preset::find).transpose()?;
-    let mut config = MeasureFlags::defaults(&args.images)?;
-    args.measure.apply(&mut config, preset)?;
-    (config.count, config.seed) = (args.count, args.seed);
+    let mut config = MeasureConfig {
+        images: Some(absolute(&args.images)?),
+        count: args.count,
+        seed: Some(args.seed),
+        ..args.measure.clone()
+    }
+    .over(preset.map_or_else(MeasureConfig::default, MeasureConfig::of_preset));
     if args.out.is_dir() {
         let reason = "is a folder: name a file, for example problem.safetensors";
         return Err(Error::usage(format!("--out {} {reason}", args.out.display())));
@@ -75,9 +80,9 @@ pub fn measure(args: &MeasureArgs, global: &Global) -> Result<()> {
         shape,
         measurements: problem.a().rows(),
         sigma: problem.sigma(),
-        bits: config.bits,
+        bits: config.bits.unwrap_or(1),
         step: config.step,
-        seed: config.seed,
+        seed: args.seed,
     };
     if args.json {
         return terminal::print_json(&done);

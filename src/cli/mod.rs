@@ -10,7 +10,6 @@ mod flags;
 mod info;
 mod measure;
 mod progress;
-mod resolve;
 mod run;
 mod sample;
 mod scores;
@@ -23,7 +22,6 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use qcs::engine::{self, Engine, Precision, Products};
-use qcs::run::Run;
 use qcs::{Error, Result};
 
 #[derive(Parser)]
@@ -105,9 +103,34 @@ pub fn main() -> ExitCode {
     match execute(parsed.unwrap_or_else(|e| e.exit())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            terminal::note(&format!("error: {error}"));
+            terminal::note(&format!("error: {}", words(&error)));
             ExitCode::from(error.exit_code())
         }
+    }
+}
+
+/// The error's line. The library names a setting; who typed it as a flag is told of the flag.
+fn words(error: &Error) -> String {
+    let Error::Setting { name, reason } = error else {
+        return error.to_string();
+    };
+    let long = format!("--{}", name.replace('_', "-"));
+    let commands = command();
+    let of_setting = |arg: &&clap::Arg| arg.get_id() == name;
+    let arg = commands
+        .get_subcommands()
+        .find_map(|c| c.get_arguments().find(of_setting));
+    let short = arg.and_then(|arg| arg.get_short()).map(|short| format!("-{short}"));
+    let typed = std::env::args().any(|word| {
+        let is_short = short
+            .as_ref()
+            .is_some_and(|short| word.starts_with(short) && !word.starts_with("--"));
+        word == long || word.starts_with(&format!("{long}=")) || is_short
+    });
+    if typed {
+        format!("{long} {reason}")
+    } else {
+        error.to_string()
     }
 }
 
@@ -149,11 +172,9 @@ impl Global {
         self.open(self.precision()?)
     }
 
-    /// The engine for a run, which may have begun in a precision; from now on it is the run's.
-    fn engine_for(&self, run: &mut Run) -> Result<Box<dyn Engine>> {
-        let engine = self.open(self.precision()?.or(run.config.precision))?;
-        run.config.precision = Some(engine.precision());
-        Ok(engine)
+    /// The engine for a run, which may have begun in a precision.
+    fn engine_for(&self, precision: Option<Precision>) -> Result<Box<dyn Engine>> {
+        self.open(self.precision()?.or(precision))
     }
 
     /// The same in fp32 if nothing else is asked for: for results that are compared with those of other programs.

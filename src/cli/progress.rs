@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use qcs::likelihood::Method;
-use qcs::run::Hooks;
-use qcs::sampler::{Checkpoint, Next, Observer, Progress};
+use qcs::methods::Kind;
+use qcs::run::{Checkpoint, Hooks, Next, Observer, Progress};
 
 use super::{signals, terminal};
 
@@ -21,7 +20,7 @@ pub struct Display {
     quiet: bool,
     title: String,
     bar: Option<ProgressBar>,
-    /// When this session began, and the share of the work that lay behind it then
+    /// When this session began, and the share of the work that lay behind its first step
     begun: Option<(Instant, f64)>,
     last: Instant,
 }
@@ -56,17 +55,15 @@ impl Display {
         if self.quiet {
             return;
         }
-        let fraction = progress.fraction();
-        let (begun, before) = *self
-            .begun
-            .get_or_insert((self.last, fraction - share_of_step(progress)));
+        let fraction = progress.fraction;
+        let (begun, before) = *self.begun.get_or_insert((self.last, fraction));
+        let text = || message(progress, begun.elapsed(), fraction - before);
         if let Some(bar) = &self.bar {
             bar.set_position((fraction * WIDTH as f64) as u64);
-            bar.set_message(message(progress, begun.elapsed(), fraction - before));
+            bar.set_message(text());
         } else if self.last.elapsed() >= EVERY {
             self.last = Instant::now();
-            let message = message(progress, begun.elapsed(), fraction - before);
-            terminal::note(&format!("{}: {:.0} %, {message}", self.title, 100.0 * fraction));
+            terminal::note(&format!("{}: {:.0} %, {}", self.title, 100.0 * fraction, text()));
         }
     }
 
@@ -77,26 +74,23 @@ impl Display {
     }
 }
 
-/// The share of all work that one step of the current batch is.
-fn share_of_step(progress: &Progress) -> f64 {
-    progress.batch as f64 / (progress.steps * progress.states) as f64
-}
-
 /// "level 12/60, 34.5 evaluations/s, 0:42 left": an evaluation is one step of one state.
 fn message(progress: &Progress, elapsed: Duration, done: f64) -> String {
-    let total = (progress.steps * progress.states) as f64;
-    let rate = done * total / elapsed.as_secs_f64().max(1e-9);
-    let left = (1.0 - progress.fraction()) * total / rate.max(1e-9);
-    let mut text = format!("level {}/{}", progress.level(), progress.levels);
-    if progress.states > progress.batch {
-        let first = progress.states_done + 1;
-        text += &format!(
-            ", states {first}-{} of {}",
-            progress.states_done + progress.batch,
-            progress.states
-        );
+    let seconds = elapsed.as_secs_f64().max(1e-9);
+    let rate = progress.evaluations as f64 / seconds;
+    let left = (1.0 - progress.fraction) * seconds / done.max(1e-9);
+    let (name, stage, stages) = progress.stage;
+    let mut text = format!("{name} {stage}/{stages}");
+    if progress.states > progress.working {
+        text += &format!(", {} of {} states done", progress.done, progress.states);
     }
-    text + &format!(", {rate:.1} evaluations/s, {} left", clock(left))
+    text += &format!(", {rate:.1} evaluations/s");
+    // One step says nothing of the rest.
+    if done > 0.0 {
+        text + &format!(", {} left", clock(left))
+    } else {
+        text
+    }
 }
 
 /// Hours, minutes and seconds as 1:02:03, or 2:03.
@@ -119,7 +113,7 @@ impl Hooks for Display {
         }
     }
 
-    fn begin(&mut self, method: Method, resumed: bool) {
+    fn begin(&mut self, method: &dyn Kind, resumed: bool) {
         if !self.quiet && (resumed || !std::io::stderr().is_terminal()) {
             let how = if resumed {
                 "continues from its checkpoint"
@@ -135,7 +129,7 @@ impl Hooks for Display {
         self.show(progress);
     }
 
-    fn end(&mut self, _: Method) {
+    fn end(&mut self, _: &dyn Kind) {
         self.finish();
     }
 
@@ -171,16 +165,16 @@ mod tests {
     #[test]
     fn the_rate_counts_the_evaluations_of_this_session_and_the_rest_follows_from_it() {
         let progress = Progress {
-            states_done: 8,
+            fraction: 0.6,
+            evaluations: 1080,
+            done: 8,
+            working: 8,
             states: 20,
-            batch: 8,
-            step: 90,
-            steps: 180,
-            levels: 60,
-            steps_per_level: 3,
+            stage: ("level", 31, 60),
+            at_stage_end: false,
         };
-        // 12 of 20 states' work is done, half of it in this session's 10 s: 108 evaluations/s, 13.3 s for the rest.
+        // Half of what is done was done in this session's 10 s.
         let text = message(&progress, Duration::from_secs(10), 0.3);
-        assert_eq!(text, "level 31/60, states 9-16 of 20, 108.0 evaluations/s, 0:13 left");
+        assert_eq!(text, "level 31/60, 8 of 20 states done, 108.0 evaluations/s, 0:13 left");
     }
 }

@@ -1,17 +1,19 @@
 //! `qcs run`: from a problem or images to a folder of samples, pictures and metrics.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use qcs::engine::{Engine, Precision};
-use qcs::run::{Found, Results, Run, RunFolder};
+use qcs::methods::{self, Flags, Options};
+use qcs::run::{Batch, Found, MeasureConfig, Results, Run, RunConfig, RunFolder};
 use qcs::{Error, Result};
 
-use super::flags::{BatchChoice, LikelihoodFlags, MOST_SEED, MeasureFlags, MethodChoice, ModelFlags, SamplerFlags};
+use super::flags::{MOST_SEED, ModelFlags, absolute, is_problem};
 use super::progress::Display;
-use super::{Global, resolve, signals, table, terminal};
+use super::{Global, signals, table, terminal};
 
 /// Reconstruct images from quantised measurements
 #[derive(Args)]
@@ -21,7 +23,7 @@ use super::{Global, resolve, signals, table, terminal};
                   which --config takes back to repeat the run bit for bit.",
     after_help = "Examples:
   qcs run problem.safetensors --out results                your own measurements
-  qcs run digits/ --out results --bits 2 --method both     measure images first
+  qcs run digits/ --out results --bits 2 --method diag,ep  measure images first
   qcs run --config results/config.toml --out again         repeat bit for bit
   qcs run --resume --out results                           go on after Ctrl-C"
 )]
@@ -40,9 +42,10 @@ pub struct RunArgs {
     pub preset: Option<String>,
     #[command(flatten)]
     pub model: ModelFlags,
-    /// Likelihood to use [default: ep]
-    #[arg(long, value_name = "METHOD")]
-    pub method: Option<MethodChoice>,
+    /// Methods to run one after the other on the same problem with the same noise: a list of diag (QCS-SGM) and ep
+    /// (QCS-SGM+), or all [default: ep]
+    #[arg(long, value_name = "LIST")]
+    pub method: Option<String>,
     /// How many images to reconstruct [default: all]
     #[arg(long, value_name = "N")]
     pub count: Option<usize>,
@@ -61,24 +64,90 @@ pub struct RunArgs {
     /// Print the metrics as JSON
     #[arg(long)]
     pub json: bool,
+    /// Samples drawn for each image [default: 1]
+    #[arg(long, value_name = "N")]
+    pub chains: Option<usize>,
+    /// States worked on at once, or auto for as many as the device has room for: changes speed and memory, never results
+    #[arg(long, value_name = "N|auto")]
+    pub batch: Option<Batch>,
+    #[command(flatten, next_help_heading = "Measurements")]
+    pub measure: MeasureConfig,
     #[command(flatten)]
-    pub measure: MeasureFlags,
-    #[command(flatten)]
-    pub sampler: SamplerFlags,
-    #[command(flatten)]
-    pub likelihood: LikelihoodFlags,
+    pub flags: Flags,
 }
 
 impl RunArgs {
-    /// Whether the flags name another model or problem than the configuration.
-    pub fn changes_the_files(&self) -> bool {
-        let model = self.model.model.is_some() || self.model.shape.is_some();
-        model || self.input.is_some() || self.seed.is_some() || self.measure.given().is_some()
-    }
-
     /// Whether the command line says at all what to run, beside where.
     fn names_a_run(&self) -> bool {
         self.input.is_some() || self.config.is_some()
+    }
+
+    /// The configuration that the command line asks for: its flags over `base`.
+    fn over(&self, base: RunConfig) -> Result<RunConfig> {
+        let mut config = base;
+        self.model.apply(&mut config)?;
+        if self.preset.is_some() {
+            config.preset.clone_from(&self.preset);
+        }
+        if let Some(list) = &self.method {
+            let kinds = methods::parse_list(list)?;
+            config.methods = kinds.iter().map(|kind| kind.key().to_owned()).collect();
+        }
+        self.problem(&mut config)?;
+        config.apply(&self.flags)?;
+        config.chains = self.chains.unwrap_or(config.chains);
+        config.batch = self.batch.unwrap_or(config.batch);
+        if let Some(seed) = self.seed {
+            config.seed = seed;
+            if let Some(measure) = &mut config.measure {
+                measure.seed = Some(seed);
+            }
+        }
+        let measures = self.measure != MeasureConfig::default();
+        if self.model.given() || self.input.is_some() || self.seed.is_some() || measures {
+            config.identity = None;
+        }
+        Ok(config)
+    }
+
+    /// Where the problem comes from: a file, images that are measured, or what the configuration says.
+    fn problem(&self, config: &mut RunConfig) -> Result<()> {
+        if let Some(input) = &self.input {
+            (config.problem, config.measure, config.count) = (None, None, None);
+            if is_problem(input) {
+                config.problem = Some(absolute(input)?.into());
+            } else {
+                config.measure = Some(MeasureConfig {
+                    images: Some(absolute(input)?),
+                    ..MeasureConfig::default()
+                });
+            }
+        }
+        config.count = self.count.or(config.count);
+        let mut flags = self.measure.clone();
+        if let Some(matrix) = flags.matrix.as_mut().filter(|matrix| Path::new(matrix).is_file()) {
+            *matrix = absolute(Path::new(matrix))?;
+        }
+        match &mut config.measure {
+            Some(measure) => {
+                flags.count = self.count;
+                *measure = flags.over(std::mem::take(measure));
+            }
+            None if config.problem.is_none() => {
+                return Err(Error::usage(
+                    "what should be reconstructed? Name a problem file, images, or --config FILE",
+                ));
+            }
+            None => {
+                if let Some(name) = flags.to_table().keys().next() {
+                    return Err(Error::usage(format!(
+                        "--{} is about measuring images, but a problem file holds its measurements already",
+                        name.replace('_', "-")
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -93,38 +162,35 @@ pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
     if matches!(found, Found::Finished(_)) {
         return output.nothing_to_do();
     }
-    let mut run = match &found {
-        Found::Unfinished(config) if !args.names_a_run() => Run::load(config.clone())?,
+    let base = match (&args.config, &found) {
+        (Some(path), _) => RunConfig::read(path)?,
+        (None, Found::Unfinished(config)) if args.input.is_none() => config.clone(),
         _ if args.resume && !args.names_a_run() => {
             let reason = "there is no run to resume here; name a problem file, images, or --config FILE";
             return Err(Error::usage(format!("--out {}: {reason}", args.out.display())));
         }
-        _ => {
-            let (config, prior) = resolve::run_config(args)?;
-            Run::with_prior(config, prior)?
-        }
+        _ => RunConfig::default(),
     };
-    let mut engine = global.engine_for(&mut run)?;
-    if let Some(levels) = &args.profile {
-        engine.profile(levels_of(levels, run.schedule.len())?)?;
+    let mut config = args.over(base)?;
+    if let (Found::Unfinished(begun), Batch::AUTO) = (&found, config.batch) {
+        config.batch = begun.batch;
     }
-    if args.sampler.batch == Some(BatchChoice::Auto) {
-        run.config.sampler.batch = match &found {
-            Found::Unfinished(config) => config.sampler.batch,
-            _ => run.largest_batch(engine.as_ref())?,
-        };
+    let mut engine = global.engine_for(config.precision)?;
+    let run = Run::load(config, engine.as_ref())?;
+    if let Some(stages) = &args.profile {
+        engine.profile(stages_of(stages, run.stages())?)?;
     }
     output.claim(&run, &found, args.force)?;
     output.execute(&run, engine.as_mut())
 }
 
-/// "3" or "3-5", of T levels counted from 1.
-fn levels_of(text: &str, levels: usize) -> Result<RangeInclusive<usize>> {
+/// "3" or "3-5", of levels or iterations counted from 1.
+fn stages_of(text: &str, stages: u32) -> Result<RangeInclusive<u32>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.parse(), last.parse()) {
-        (Ok(first), Ok(last)) if 1 <= first && first <= last && last <= levels => Ok(first..=last),
+        (Ok(first), Ok(last)) if 1 <= first && first <= last && last <= stages => Ok(first..=last),
         _ => Err(Error::usage(format!(
-            "--profile {text}: a level or a range like 3-5, of levels 1 to {levels}"
+            "--profile {text}: a level or a range like 3-5, of levels 1 to {stages}"
         ))),
     }
 }
@@ -157,9 +223,10 @@ impl Output {
     pub fn claim(&self, run: &Run, found: &Found, force: bool) -> Result<()> {
         match found {
             Found::Unfinished(config) if *config == run.config => Ok(()),
-            Found::Unfinished(_) => Err(Error::usage(format!(
-                "--out {} holds a run with other settings or files (see its config.toml): --force starts over",
-                self.folder.path().display()
+            Found::Unfinished(config) => Err(Error::usage(format!(
+                "--out {} holds a run with other settings or files ({}): --force starts over",
+                self.folder.path().display(),
+                config.differences(&run.config).join("; ")
             ))),
             _ => self.folder.claim(&run.config, force),
         }
@@ -191,7 +258,7 @@ impl Output {
 }
 
 fn describe(run: &Run, engine: &dyn Engine) -> String {
-    let (images, chains) = (run.images(), run.config.sampler.chains);
+    let (images, chains) = (run.images(), run.config.chains);
     let plural = |n: usize, what: &str| {
         if n == 1 {
             format!("1 {what}")
@@ -204,9 +271,22 @@ fn describe(run: &Run, engine: &dyn Engine) -> String {
         .problem
         .quantiser()
         .map_or(String::new(), |q| format!(" of {}", plural(q.bits().into(), "bit")));
-    let steps = run.schedule.len() * run.config.sampler.steps_per_level;
+    let evaluations = run.evaluations();
+    let steps: Vec<String> = match evaluations
+        .iter()
+        .map(|(_, steps)| steps)
+        .collect::<BTreeSet<_>>()
+        .len()
+    {
+        1 => vec![format!("{} steps", evaluations[0].1)],
+        _ => evaluations
+            .iter()
+            .map(|(kind, steps)| format!("{} {steps} steps", kind.title()))
+            .collect(),
+    };
+    let steps = steps.join(", ");
     format!(
-        "{}, {} each: {} measurements{bits} of {} pixels; {steps} steps; {}",
+        "{}, {} each: {} measurements{bits} of {} pixels; {steps}; {}",
         plural(images, "image"),
         plural(chains, "chain"),
         a.rows(),

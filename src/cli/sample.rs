@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use clap::Args;
 
 use qcs::files::npy;
-use qcs::likelihood::Method;
+use qcs::likelihood::Likelihood;
+use qcs::methods::langevin::LangevinOptions;
+use qcs::methods::{Given, Options, Preset};
 use qcs::output::{contact_sheet, png};
-use qcs::prior::Prior;
-use qcs::run::load_prior;
-use qcs::sampler::{Outcome, Preset, Sampler};
+use qcs::run::{Batch, Driver, Outcome};
 use qcs::{Error, Result};
 
-use super::flags::{BatchChoice, MOST_SEED, ModelFlags, SamplerFlags};
+use super::Global;
+use super::flags::{MOST_SEED, ModelFlags};
 use super::progress::Display;
-use super::{Global, resolve};
 
 /// Draw images from the prior, without measurements
 #[derive(Args)]
@@ -44,8 +44,11 @@ pub struct SampleArgs {
     /// Seed of the chains
     #[arg(long, value_name = "SEED", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=MOST_SEED as u64))]
     seed: u64,
-    #[command(flatten)]
-    sampler: SamplerFlags,
+    /// States worked on at once, or auto for as many as the device has room for: changes speed and memory, never results
+    #[arg(long, value_name = "N|auto", default_value = "8")]
+    batch: Batch,
+    #[command(flatten, next_help_heading = "Sampler")]
+    options: LangevinOptions,
 }
 
 /// A picture of more images would be too large to draw.
@@ -56,31 +59,37 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     if !(1..=MOST).contains(&args.count) {
         return Err(Error::usage(format!("--count {}: between 1 and {MOST}", args.count)));
     }
-    let prior = load_prior(args.model.model.as_deref().unwrap_or(Prior::SHIPPED), args.model.shape)?;
-    let shape = prior.network.image;
+    let (_, prior) = args.model.load()?;
+    let shape = prior.image();
     if !matches!(shape.channels, 1 | 3) {
         return Err(Error::usage(format!(
             "the model's images ({shape}) are neither grey nor RGB: no picture of them"
         )));
     }
     let preset = args.preset.as_deref().map(Preset::find).transpose()?;
-    let (mut schedule, mut sampler) = resolve::sampler_defaults(&prior, preset, &args.sampler)?;
-    resolve::apply_sampler(&args.sampler, &mut schedule, &mut sampler)?;
-    sampler.seed = args.seed;
-    let schedule = schedule.schedule()?;
-    let mut sampler = Sampler {
-        prior: &prior,
-        problem: None,
+    let options = args
+        .options
+        .clone()
+        .over(LangevinOptions::defaults(&prior, preset, "sample")?);
+    // Without a problem it does not matter which likelihood there would be.
+    let settings = options.settings(Likelihood::default())?;
+    let mut driver = Driver {
+        method: &settings,
+        given: Given {
+            prior: &prior,
+            problem: None,
+            chains: 1,
+        },
         images: args.count,
-        schedule: &schedule,
-        settings: sampler.settings(Method::Ep)?,
+        seed: args.seed,
+        batch: args.batch.states(),
     };
-    if args.sampler.batch == Some(BatchChoice::Auto) {
-        sampler.settings.batch = sampler.largest_batch(engine.as_ref())?;
+    if args.batch == Batch::AUTO {
+        driver.batch = driver.largest_batch(engine.as_ref())?;
     }
     let mut display = Display::new(global.quiet);
     display.start("prior");
-    let outcome = sampler.run(engine.as_mut(), None, &mut display);
+    let outcome = driver.run(engine.as_mut(), None, &mut display);
     display.finish();
     let Outcome::Finished(samples) = outcome? else {
         return Err(Error::Failed("the run was stopped".to_owned()));

@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use qcs::files::npy;
-use qcs::likelihood::{EpStart, Likelihood, Method};
+use qcs::likelihood::{Diag, Ep, EpStart, Likelihood};
+use qcs::methods::{likelihood_score, prior_score};
 use qcs::problem::Problem;
-use qcs::run::load_prior;
 use qcs::{Error, ImageShape, Images, Result};
 
 use super::Global;
-use super::flags::{MethodChoice, ModelFlags, StartChoice};
+use super::flags::ModelFlags;
 
 /// Evaluate the prior score of images
 #[derive(Args)]
@@ -58,40 +58,45 @@ pub struct LikelihoodArgs {
     #[arg(long, value_name = "BETA")]
     beta: f64,
     /// Likelihood to use
-    #[arg(long, value_name = "METHOD", default_value = "ep")]
-    method: MethodChoice,
+    #[arg(long, value_name = "METHOD", value_enum, default_value = "ep")]
+    method: Choice,
     /// EP iterations
     #[arg(long, value_name = "N", default_value_t = 5)]
     ep_iters: usize,
     /// Where EP starts
-    #[arg(long, value_name = "START", default_value = "unit")]
-    ep_start: StartChoice,
+    #[arg(long, value_name = "START", value_enum, default_value = "unit")]
+    ep_start: EpStart,
     /// Where to write the scores (.npy)
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
 }
 
+/// A likelihood.
+#[derive(Clone, Copy, ValueEnum)]
+enum Choice {
+    /// Expectation propagation, of QCS-SGM+
+    Ep,
+    /// The diagonal, of QCS-SGM
+    Diag,
+}
+
 pub fn score(args: &ScoreArgs, global: &Global) -> Result<()> {
     let mut engine = global.exact_engine()?;
-    let model = args.model.model.as_deref().unwrap_or(qcs::prior::Prior::SHIPPED);
-    let prior = load_prior(model, args.model.shape)?;
+    let (_, prior) = args.model.load()?;
     let (shape, x) = read_states(&args.x)?;
-    let image = prior.network.image;
+    let image = prior.image();
     let &[_, channels, height, width] = &shape[..] else {
         return Err(wrong_shape(&args.x, &shape, &format!("[B,{image}]")));
     };
     if ImageShape::new(channels, height, width) != image {
         return Err(wrong_shape(&args.x, &shape, &format!("[B,{image}], the model's")));
     }
-    let scores = prior.score(engine.as_mut(), &Images::new(image, x), args.sigma)?;
+    let scores = prior_score(engine.as_mut(), &prior, &Images::new(image, x), args.sigma)?;
     npy::write(&args.out, &shape, &scores.data)
 }
 
 pub fn likelihood(args: &LikelihoodArgs, global: &Global) -> Result<()> {
     let mut engine = global.exact_engine()?;
-    let [method] = args.method.methods()[..] else {
-        return Err(Error::usage("--method both: choose ep or diag here"));
-    };
     if args.ep_iters == 0 {
         return Err(Error::usage("--ep-iters must be at least 1"));
     }
@@ -115,17 +120,14 @@ pub fn likelihood(args: &LikelihoodArgs, global: &Global) -> Result<()> {
         );
         return Err(Error::bad_file(&args.x, reason));
     }
-    let likelihood = Likelihood {
-        method,
-        ep_iterations: args.ep_iters,
-        ep_start: EpStart::from(args.ep_start),
+    let likelihood = match args.method {
+        Choice::Diag => Likelihood::Diag(Diag),
+        Choice::Ep => Likelihood::Ep(Ep {
+            iterations: args.ep_iters,
+            start: args.ep_start,
+        }),
     };
-    if method == Method::Ep {
-        for note in engine.prepare(&problem)? {
-            global.note(&note);
-        }
-    }
-    let scores = likelihood.score(engine.as_mut(), &problem, &x, args.beta)?;
+    let scores = likelihood_score(engine.as_mut(), &likelihood, &problem, &x, args.beta)?;
     npy::write(&args.out, &shape, &scores)
 }
 

@@ -1,6 +1,6 @@
 //! Metrics as a table for people.
 
-use qcs::likelihood::Method;
+use qcs::methods;
 use qcs::metrics::Summary;
 use qcs::output::{MethodMetrics, Report};
 
@@ -52,10 +52,9 @@ fn row(name: &str, methods: &[MethodMetrics], cell: impl Fn(&MethodMetrics) -> S
         .collect()
 }
 
-/// The paper's name of a method.
+/// A method's name in the literature.
 fn title(key: &str) -> String {
-    let known = [Method::Ep, Method::Diag].into_iter().find(|m| m.key() == key);
-    known.map_or_else(|| key.to_owned(), |m| m.title().to_owned())
+    methods::find(key).map_or_else(|_| key.to_owned(), |kind| kind.title().to_owned())
 }
 
 /// The first column to the left, the others to the right; an empty row is a blank line.

@@ -14,37 +14,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::Result;
-use crate::plan::{Op, Plan, Program, Target, TensorId};
+use crate::plan::{Op, Plan, Program, Step, Target, TensorId};
 use crate::prior::Prior;
 use crate::problem::Problem;
-
-/// What the ops of one execution read beside their tensors.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Step {
-    /// The noise level beta_t
-    pub beta: f64,
-    /// The step size alpha_t
-    pub alpha: f64,
-    /// Standard deviation of the noise that the step adds
-    pub noise: f64,
-    /// The share of the previous step's movement that this one repeats; where it is 0, none is looked at.
-    pub momentum: f64,
-    /// Number of the Langevin step since the start of the run; it keys the noise.
-    pub index: u32,
-}
-
-impl Step {
-    /// A step of the paper's: without momentum, noise of variance 2·alpha.
-    pub fn plain(beta: f64, alpha: f64, index: u32) -> Self {
-        Self {
-            beta,
-            alpha,
-            noise: (2.0 * alpha).sqrt(),
-            momentum: 0.0,
-            index,
-        }
-    }
-}
 
 /// One state of a batch: a chain of an image of the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +25,15 @@ pub struct State {
     pub chain: usize,
 }
 
-/// What a plan computes with: the weights its params name, the matrix and the cells its likelihood uses, the steps.
+/// What a plan computes with: the weights its params name, the matrix and the cells its ops use, the steps.
 #[derive(Clone, Copy, Default)]
 pub struct Constants<'a> {
     pub prior: Option<&'a Prior>,
     pub problem: Option<&'a Problem>,
     /// Every step that will be executed, in order: a device holds them all and is told only to go on.
     pub steps: &'a [Step],
+    /// What a [stage](Step::stage) is, for a profiler: "level"
+    pub stage: &'static str,
     /// Keys all noise.
     pub seed: u64,
 }
@@ -87,13 +61,13 @@ pub trait Engine {
     /// What the planner must know.
     fn target(&self) -> &dyn Target;
 
-    /// Has a profiler record these noise levels, counted from 1, op by op, of every session to come.
+    /// Has a profiler record these [stages](Step::stage), op by op, of every session to come.
     ///
     /// # Errors
     /// [`Error::Usage`](crate::Error::Usage) where no profiler knows of the engine.
-    fn profile(&mut self, _levels: RangeInclusive<usize>) -> Result<()> {
+    fn profile(&mut self, _stages: RangeInclusive<u32>) -> Result<()> {
         Err(crate::Error::usage(
-            "--profile is for a GPU and its profilers; `cargo bench --bench step` shows where the CPU spends its time",
+            "a profile is for a GPU and its profilers; `cargo bench --bench step` shows where the CPU spends its time",
         ))
     }
 
@@ -147,22 +121,43 @@ pub trait Session {
     /// Runs one program and reports how long each op took.
     fn execute_timed(&mut self, program: Program, step: usize, report: &mut dyn FnMut(&Op, Duration)) -> Result<()>;
 
-    /// Ends a noise level: waits until the level before it is done, so that progress is true to a level, and tells how
-    /// many states were frozen by then. `frozen` is the tensor of their flags.
-    fn end_level(&mut self, frozen: TensorId) -> Result<usize>;
+    /// How many states of the batch have raised their flag: a u32 each, 0 or not.
+    fn raised(&mut self, flags: TensorId, wait: Wait) -> Result<usize>;
 
     /// Waits until everything that was executed is done.
     fn wait(&mut self) -> Result<()>;
 
-    /// Overwrites a persistent f32 tensor for the whole batch.
-    fn write_f32(&mut self, tensor: TensorId, values: &[f32]) -> Result<()>;
+    /// Overwrites a persistent tensor for the whole batch.
+    fn write(&mut self, tensor: TensorId, bytes: &[u8]) -> Result<()>;
 
-    /// Reads a persistent f32 tensor for the whole batch.
-    fn read_f32(&mut self, tensor: TensorId, values: &mut [f32]) -> Result<()>;
+    /// Reads a persistent tensor for the whole batch.
+    fn read(&mut self, tensor: TensorId, bytes: &mut [u8]) -> Result<()>;
+}
 
-    /// Overwrites a persistent u32 tensor for the whole batch.
-    fn write_u32(&mut self, tensor: TensorId, values: &[u32]) -> Result<()>;
+/// As of when a flag counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// As of the last such call, 0 at the first one after a [`bind`](Session::bind): waits for what was executed before that
+    /// call, so that a device always has work while its host knows how far it is
+    Behind,
+    /// As of now: waits for everything
+    Now,
+}
 
-    /// Reads a persistent u32 tensor for the whole batch.
-    fn read_u32(&mut self, tensor: TensorId, values: &mut [u32]) -> Result<()>;
+impl dyn Session + '_ {
+    /// Overwrites a persistent tensor of this element type for the whole batch.
+    ///
+    /// # Errors
+    /// As every method.
+    pub fn write_values<T: bytemuck::NoUninit>(&mut self, tensor: TensorId, values: &[T]) -> Result<()> {
+        self.write(tensor, bytemuck::cast_slice(values))
+    }
+
+    /// Reads a persistent tensor of this element type for the whole batch.
+    ///
+    /// # Errors
+    /// As every method.
+    pub fn read_values<T: bytemuck::Pod>(&mut self, tensor: TensorId, values: &mut [T]) -> Result<()> {
+        self.read(tensor, bytemuck::cast_slice_mut(values))
+    }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use qcs_kernels::network::conv::precision::Precision as Rounding;
+use qcs_kernels::network::conv::rounding::Rounding;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::{Constants, Engine, Precision, Products, Session, State};
+use super::{Constants, Engine, Precision, Products, Session, State, Wait};
 use crate::Result;
 use crate::plan::{Op, Plan, Program, Target, TensorId};
 use crate::problem::Problem;
@@ -56,8 +56,8 @@ impl Engine for SeveralEngines {
     }
 
     /// Of the first engine: the others do the same.
-    fn profile(&mut self, levels: RangeInclusive<usize>) -> Result<()> {
-        self.engines[0].profile(levels)
+    fn profile(&mut self, stages: RangeInclusive<u32>) -> Result<()> {
+        self.engines[0].profile(stages)
     }
 
     fn choose_products(&mut self, by: Products) -> bool {
@@ -114,20 +114,6 @@ impl SeveralSessions<'_> {
         }
         Ok(())
     }
-
-    fn each_mut<T>(
-        &mut self,
-        mut values: &mut [T],
-        f: impl Fn(&mut dyn Session, &mut [T]) -> Result<()>,
-    ) -> Result<()> {
-        let per_state = values.len() / self.parts.iter().sum::<usize>();
-        for (session, part) in self.sessions.iter_mut().zip(&self.parts) {
-            let (own, rest) = values.split_at_mut(part * per_state);
-            f(session.as_mut(), own)?;
-            values = rest;
-        }
-        Ok(())
-    }
 }
 
 impl Session for SeveralSessions<'_> {
@@ -149,27 +135,26 @@ impl Session for SeveralSessions<'_> {
             .try_for_each(|s| s.execute_timed(program, step, report))
     }
 
-    fn end_level(&mut self, frozen: TensorId) -> Result<usize> {
-        self.sessions.iter_mut().map(|s| s.end_level(frozen)).sum()
+    fn raised(&mut self, flags: TensorId, wait: Wait) -> Result<usize> {
+        self.sessions.iter_mut().map(|s| s.raised(flags, wait)).sum()
     }
 
     fn wait(&mut self) -> Result<()> {
         self.sessions.iter_mut().try_for_each(|s| s.wait())
     }
 
-    fn write_f32(&mut self, tensor: TensorId, values: &[f32]) -> Result<()> {
-        self.each(values, |session, values| session.write_f32(tensor, values))
+    fn write(&mut self, tensor: TensorId, bytes: &[u8]) -> Result<()> {
+        self.each(bytes, |session, bytes| session.write(tensor, bytes))
     }
 
-    fn read_f32(&mut self, tensor: TensorId, values: &mut [f32]) -> Result<()> {
-        self.each_mut(values, |session, values| session.read_f32(tensor, values))
-    }
-
-    fn write_u32(&mut self, tensor: TensorId, values: &[u32]) -> Result<()> {
-        self.each(values, |session, values| session.write_u32(tensor, values))
-    }
-
-    fn read_u32(&mut self, tensor: TensorId, values: &mut [u32]) -> Result<()> {
-        self.each_mut(values, |session, values| session.read_u32(tensor, values))
+    fn read(&mut self, tensor: TensorId, bytes: &mut [u8]) -> Result<()> {
+        let per_state = bytes.len() / self.parts.iter().sum::<usize>();
+        let mut rest = bytes;
+        for (session, part) in self.sessions.iter_mut().zip(&self.parts) {
+            let (own, others) = rest.split_at_mut(part * per_state);
+            session.read(tensor, own)?;
+            rest = others;
+        }
+        Ok(())
     }
 }

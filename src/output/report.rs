@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::files::write_atomically;
+use crate::methods::Divergence;
 use crate::metrics::{Summary, number};
-use crate::sampler::Divergence;
 use crate::{Error, Result};
 
 /// What is known of one image as one method reconstructed it. Metrics that need a truth are absent without.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::arena::{Lifetime, place};
-use super::{Contents, Conv, Instruction, Op, Param, ParamId, Plan, Program, Target, Tensor, TensorId};
+use super::{Contents, Conv, Instruction, NetworkOp, Op, Param, ParamId, Plan, Program, Target, Tensor, TensorId};
 
 /// Collects tensors, weights and ops; [`finish`](Self::finish) makes the [`Plan`].
 pub struct PlanBuilder {
@@ -106,8 +106,8 @@ impl PlanBuilder {
         id
     }
 
-    pub fn push(&mut self, op: Op) {
-        self.ops.push((self.program, op));
+    pub fn push(&mut self, op: impl Into<Op>) {
+        self.ops.push((self.program, op.into()));
     }
 
     /// The weights declared so far.
@@ -152,29 +152,27 @@ impl PlanBuilder {
     /// Lets every convolution whose output goes into a norm leave the statistics that the target wants.
     fn fuse_statistics(&mut self, target: &dyn Target) {
         for at in 0..self.ops.len() {
-            let (
-                program,
-                Op::NormCoefficients {
-                    input,
-                    statistics: None,
-                    ..
-                },
-            ) = self.ops[at]
-            else {
+            let (program, Op::Network(NetworkOp::NormCoefficients { input, .. })) = self.ops[at] else {
                 continue;
             };
-            let writes = |&(p, op): &(Program, Op)| p == program && op.operands().writes.contains(&Some(input));
+            let writes = |(p, op): &(Program, Op)| *p == program && op.operands().writes.contains(&input);
             let Some(writer) = self.ops[..at].iter().rposition(writes) else {
                 continue;
             };
-            if let (Op::Conv(conv), Some(contents)) = (self.ops[writer].1, target.statistics(self.contents(input))) {
-                let tensor = conv.statistics.unwrap_or_else(|| self.temporary(contents));
-                for op in [writer, at] {
-                    if let Op::Conv(Conv { statistics, .. }) | Op::NormCoefficients { statistics, .. } =
-                        &mut self.ops[op].1
-                    {
-                        *statistics = Some(tensor);
-                    }
+            let conv = match self.ops[writer].1 {
+                Op::Network(NetworkOp::Conv(conv)) => conv,
+                _ => continue,
+            };
+            let Some(contents) = target.statistics(self.contents(input)) else {
+                continue;
+            };
+            let tensor = conv.statistics.unwrap_or_else(|| self.temporary(contents));
+            for op in [writer, at] {
+                if let Op::Network(
+                    NetworkOp::Conv(Conv { statistics, .. }) | NetworkOp::NormCoefficients { statistics, .. },
+                ) = &mut self.ops[op].1
+                {
+                    *statistics = Some(tensor);
                 }
             }
         }
@@ -184,7 +182,7 @@ impl PlanBuilder {
         let mut spans: Vec<Option<(usize, usize)>> = vec![None; self.tensors.len()];
         for (at, (program, op)) in self.ops.iter().enumerate() {
             let operands = op.operands();
-            for id in operands.reads.iter().flatten() {
+            for id in &operands.reads {
                 let index = id.0 as usize;
                 if self.tensors[index].persistent {
                     continue;
@@ -194,7 +192,7 @@ impl PlanBuilder {
                     _ => panic!("{} reads a tensor that nothing in its program wrote", op.name()),
                 }
             }
-            for id in operands.writes.iter().flatten() {
+            for id in &operands.writes {
                 let span = spans[id.0 as usize].get_or_insert((at, at));
                 span.1 = at;
             }

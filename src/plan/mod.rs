@@ -6,10 +6,12 @@
 
 mod arena;
 mod builder;
-mod op;
+mod ops;
 
 pub use builder::PlanBuilder;
-pub use op::{Activation, Conv, Cost, Op};
+pub use ops::{
+    Activation, Conv, Cost, EpStart, GammaRule, LikelihoodOp, NetworkOp, Op, Operands, Packing, ProductOp, SamplerOp,
+};
 
 /// Index of a tensor of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,21 +57,49 @@ pub const ALIGNMENT: usize = 64;
 /// The op lists of a plan; they share one arena, and only persistent tensors survive from one to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// x ~ U(0, 1)
+    /// Before the first step of a batch
     Start,
-    /// The prior score of x
-    Score,
-    /// The likelihood score of x
-    Likelihood,
-    /// One Langevin step: both scores, gamma, and the update of x
+    /// Again and again: a GPU holds it as one graph
     Step,
-    /// The final denoising: x + beta² · score
-    Denoise,
+    /// After the last step
+    Finish,
 }
 
 impl Program {
-    pub const ALL: [Self; 5] = [Self::Start, Self::Score, Self::Likelihood, Self::Step, Self::Denoise];
+    pub const ALL: [Self; 3] = [Self::Start, Self::Step, Self::Finish];
     const COUNT: usize = Self::ALL.len();
+}
+
+/// One execution of a program: what its ops read beside their tensors. A device holds all steps of a run, and is told only
+/// to go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Step {
+    /// The noise level that [`SamplerOp::SetLevel`] gives every state
+    pub beta: f64,
+    /// The step size alpha_t
+    pub alpha: f64,
+    /// Standard deviation of the noise that the step adds
+    pub noise: f64,
+    /// The share of the previous step's movement that this one repeats; where it is 0, none is looked at.
+    pub momentum: f64,
+    /// Number of the step since the start of the run; it keys the noise.
+    pub index: u32,
+    /// The part of the run that a profiler shows as one range, counted from 1: a noise level, an iteration
+    pub stage: u32,
+}
+
+impl Step {
+    /// A step of the paper's: without momentum, noise of variance 2·alpha.
+    pub fn plain(beta: f64, alpha: f64, index: u32) -> Self {
+        Self {
+            beta,
+            alpha,
+            noise: (2.0 * alpha).sqrt(),
+            momentum: 0.0,
+            index,
+            stage: 1,
+        }
+    }
 }
 
 /// What an engine tells the planner about itself.
@@ -144,24 +174,30 @@ impl Plan {
 
     /// Whether an op multiplies by U.
     pub fn rotates(&self) -> bool {
-        self.has(|op| matches!(op, Op::RotateIn { .. } | Op::RotateOut { .. }))
+        self.has(|op| matches!(op, Op::Product(op) if op.rotates()))
     }
 
     /// Whether an op reads the spectrum of A. The diagonal method has none, and factorising A·Aᵀ can take a minute.
     pub fn needs_spectrum(&self) -> bool {
-        self.rotates() || self.has(|op| matches!(op, Op::EpSeparate { .. }))
+        self.rotates() || self.has(|op| matches!(op, Op::Likelihood(op) if op.needs_spectrum()))
+    }
+
+    /// The weights that the ops of all programs compute with, each once, in the order of the ops.
+    pub fn packed_params(&self) -> Vec<(ParamId, Packing)> {
+        let mut seen = vec![false; self.params.len()];
+        let params = self.instructions().flat_map(|i| i.op.params());
+        params
+            .filter(|(param, _)| !std::mem::replace(&mut seen[param.0 as usize], true))
+            .collect()
     }
 
     /// The convolutions of all programs, one for each weight.
     pub fn convs(&self) -> Vec<Conv> {
-        let mut seen = vec![false; self.params.len()];
-        let convs = self.instructions().filter_map(|i| match i.op {
-            Op::Conv(conv) => Some(conv),
-            _ => None,
-        });
-        convs
-            .filter(|conv| !std::mem::replace(&mut seen[conv.weight.0 as usize], true))
-            .collect()
+        let conv = |(_, packing)| match packing {
+            Packing::Conv(conv) => Some(conv),
+            Packing::Channels => None,
+        };
+        self.packed_params().into_iter().filter_map(conv).collect()
     }
 
     /// The same computation for another batch size. Tensors keep their ids.

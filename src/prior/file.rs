@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::str::FromStr;
 
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
-use super::{Ncsnv2, Prior, Recommended, Schedule, parameters, square};
+use super::{Ncsnv2, Prior, Schedule, parameters, square};
 use crate::{Error, ImageShape, Result};
 
 impl Prior {
@@ -62,11 +61,9 @@ impl Prior {
         }
         let schedule = schedule(path, tensors, &metadata)?;
         Ok(Self {
-            network,
-            schedule,
-            recommended: recommended(path, &metadata)?,
+            source: path.to_owned(),
             metadata,
-            weights,
+            ..Self::new(network, schedule, weights)
         })
     }
 }
@@ -153,32 +150,6 @@ fn to_f32(path: &Path, name: &str, tensor: &TensorView<'_>) -> Result<Vec<f32>> 
         ));
     }
     Ok(values)
-}
-
-fn recommended(path: &Path, metadata: &HashMap<String, String>) -> Result<Recommended> {
-    fn positive<T: FromStr + Default + PartialOrd>(path: &Path, entry: Option<(&str, &String)>) -> Result<Option<T>> {
-        let Some((key, text)) = entry else { return Ok(None) };
-        match text.parse::<T>() {
-            Ok(value) if value > T::default() => Ok(Some(value)),
-            _ => Err(Error::bad_file(
-                path,
-                format!("metadata `{key}` is no positive number: {text:?}"),
-            )),
-        }
-    }
-    let entry = |key: &'static str| metadata.get(key).map(|text| (key, text));
-    // 0 says: none, as in the paper.
-    let share = |text: &String| text.parse().ok().filter(|momentum| (0.0..1.0).contains(momentum));
-    let momentum = metadata.get("momentum").map(|text| {
-        let reason = || format!("metadata `momentum` is no number from 0 to below 1: {text:?}");
-        share(text).ok_or_else(|| Error::bad_file(path, reason()))
-    });
-    Ok(Recommended {
-        steps_per_level: positive(path, entry("steps_per_level"))?,
-        step_scale: positive(path, entry("step_scale"))?,
-        momentum: momentum.transpose()?,
-        xi: positive(path, entry("xi"))?,
-    })
 }
 
 /// The `sigmas` tensor, or a geometric one from `sigma_begin`, `sigma_end` and `num_classes`.

@@ -1,49 +1,55 @@
-//! The prior: an NCSNv2 score network and the noise levels it was trained for.
+//! The prior: a score network behind one door, its weights, and what its file says of it.
 
 pub mod convert;
 mod file;
 mod ncsnv2;
 mod schedule;
-mod score;
 mod shipped;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use qcs_kernels::philox::{Domain, Stream};
 
 use crate::ImageShape;
-use crate::plan::{Contents, Op, Param, Plan, PlanBuilder, Program, Target, TensorId};
+use crate::plan::{Contents, Op, Param, PlanBuilder, Target, TensorId};
 pub use ncsnv2::Ncsnv2;
 pub use schedule::Schedule;
-pub(crate) use score::{check_finite, check_level};
+
+/// A score network: a description that pushes ops.
+pub trait Network {
+    /// What it is, for people: "NCSNv2, ngf 24".
+    fn describe(&self) -> String;
+
+    /// The images that it works on.
+    fn image(&self) -> ImageShape;
+
+    /// Appends the forward pass: the score of `x`, `[C·H·W]` per state, at the noise level of each state goes to `score`.
+    fn push(&self, plan: &mut PlanBuilder, x: TensorId, level: TensorId, score: TensorId);
+}
 
 /// A loaded score network.
 pub struct Prior {
-    pub network: Ncsnv2,
+    network: Box<dyn Network>,
+    /// The file, or what stands for it in messages.
+    pub source: PathBuf,
     /// From the file, if it names one.
     pub schedule: Option<Schedule>,
-    /// How to sample with it, where the file says so.
-    pub recommended: Recommended,
-    /// The file's metadata, as written by whoever trained it.
+    /// The file's metadata, as written by whoever trained it: what it advises a method, too.
     pub metadata: HashMap<String, String>,
     /// Weights by checkpoint key, in f32.
     weights: HashMap<String, Vec<f32>>,
-}
-
-/// Settings of the sampler that whoever trained a prior found to be best for it, from the metadata of the same names.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Recommended {
-    pub steps_per_level: Option<usize>,
-    pub step_scale: Option<f64>,
-    pub momentum: Option<f64>,
-    pub xi: Option<f64>,
 }
 
 impl Prior {
     /// A network with the given weights.
     ///
     /// Panics unless `weights` holds exactly the tensors of [`parameters`].
-    pub fn new(network: Ncsnv2, schedule: Option<Schedule>, weights: HashMap<String, Vec<f32>>) -> Self {
+    pub fn new(
+        network: impl Network + 'static,
+        schedule: Option<Schedule>,
+        weights: HashMap<String, Vec<f32>>,
+    ) -> Self {
         let expected = parameters(&network);
         assert_eq!(expected.len(), weights.len(), "a weight is missing or unknown");
         for param in expected {
@@ -51,9 +57,9 @@ impl Prior {
             assert_eq!(weights[&param.name].len(), elements, "{}", param.name);
         }
         Self {
-            network,
+            network: Box::new(network),
+            source: PathBuf::from("the model"),
             schedule,
-            recommended: Recommended::default(),
             metadata: HashMap::new(),
             weights,
         }
@@ -61,7 +67,7 @@ impl Prior {
 
     /// A network with random weights, for benchmarks and tests: convolutions keep the variance of their input, norms
     /// are the identity up to a random offset.
-    pub fn random(network: Ncsnv2, seed: u64) -> Self {
+    pub fn random(network: impl Network + 'static, seed: u64) -> Self {
         let value = |(step, param): (usize, Param)| {
             let mut values = vec![0.0; param.shape.iter().product()];
             let stream = Stream {
@@ -85,6 +91,20 @@ impl Prior {
         Self::new(network, None, weights)
     }
 
+    /// A network of the shipped priors' kind and so many feature maps, with random weights.
+    pub fn random_of_width(width: usize, image: ImageShape, seed: u64) -> Self {
+        Self::random(Ncsnv2 { ngf: width, image }, seed)
+    }
+
+    pub fn network(&self) -> &dyn Network {
+        self.network.as_ref()
+    }
+
+    /// The images that it works on.
+    pub fn image(&self) -> ImageShape {
+        self.network.image()
+    }
+
     /// The values of one weight.
     ///
     /// Panics for a name that is not the network's.
@@ -98,7 +118,7 @@ impl Prior {
 }
 
 /// Every weight of a network, with its name in the checkpoint and its shape.
-pub fn parameters(network: &Ncsnv2) -> Vec<Param> {
+pub fn parameters(network: &dyn Network) -> Vec<Param> {
     struct Nowhere;
     impl Target for Nowhere {
         fn channel_block(&self) -> usize {
@@ -109,32 +129,10 @@ pub fn parameters(network: &Ncsnv2) -> Vec<Param> {
         }
     }
     let mut plan = PlanBuilder::new(1, &Nowhere);
-    let x = plan.persistent(Contents::F32(network.image.len()));
-    let score = plan.persistent(Contents::F32(network.image.len()));
-    network.push(&mut plan, x, score);
+    let [x, score] = [(); 2].map(|()| plan.persistent(Contents::F32(network.image().len())));
+    let level = plan.persistent(Contents::F64(1));
+    network.push(&mut plan, x, level, score);
     plan.params().to_vec()
-}
-
-/// A plan that only evaluates the prior score, and where its input and output lie.
-pub struct ScorePlan {
-    pub plan: Plan,
-    pub x: TensorId,
-    pub score: TensorId,
-}
-
-impl ScorePlan {
-    pub fn new(network: &Ncsnv2, batch: usize, target: &dyn Target) -> Self {
-        let mut plan = PlanBuilder::new(batch, target);
-        let x = plan.persistent(Contents::F32(network.image.len()));
-        let score = plan.persistent(Contents::F32(network.image.len()));
-        plan.begin(Program::Score);
-        network.push(&mut plan, x, score);
-        Self {
-            plan: plan.finish(target),
-            x,
-            score,
-        }
-    }
 }
 
 /// The image shape a square prior of this size and depth works on.

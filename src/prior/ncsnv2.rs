@@ -3,8 +3,9 @@
 //! The score depends on the noise level only through the division by beta at the very end, so the same weights serve
 //! any list of levels inside the trained range.
 
+use super::Network;
 use crate::ImageShape;
-use crate::plan::{Activation, Contents, Conv, Op, ParamId, PlanBuilder, TensorId};
+use crate::plan::{Activation, Contents, Conv, NetworkOp, ParamId, PlanBuilder, TensorId};
 
 /// The width of the network and the images it was trained on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,10 +15,17 @@ pub struct Ncsnv2 {
     pub image: ImageShape,
 }
 
-impl Ncsnv2 {
-    /// Appends the forward pass: the prior score of `x` goes to `score`, both `[C·H·W]` per state.
-    pub fn push(&self, plan: &mut PlanBuilder, x: TensorId, score: TensorId) {
-        Forward { plan, ngf: self.ngf }.network(self.image, x, score);
+impl Network for Ncsnv2 {
+    fn describe(&self) -> String {
+        format!("NCSNv2, ngf {}", self.ngf)
+    }
+
+    fn image(&self) -> ImageShape {
+        self.image
+    }
+
+    fn push(&self, plan: &mut PlanBuilder, x: TensorId, level: TensorId, score: TensorId) {
+        Forward { plan, ngf: self.ngf }.network(self.image, x, level, score);
     }
 }
 
@@ -39,10 +47,10 @@ enum Resample {
 }
 
 impl Forward<'_> {
-    fn network(&mut self, image: ImageShape, x: TensorId, score: TensorId) {
+    fn network(&mut self, image: ImageShape, x: TensorId, level: TensorId, score: TensorId) {
         let ngf = self.ngf;
         let input = self.map(image.channels, image.height, image.width);
-        self.plan.push(Op::LoadImage { x, output: input });
+        self.plan.push(NetworkOp::LoadImage { x, output: input });
         let begin = self.conv3("begin_conv", input, Activation::None, ngf, 1, true, None);
 
         let layer1 = self.stage("res1", begin, ngf, 1, Resample::Keep);
@@ -57,7 +65,11 @@ impl Forward<'_> {
 
         let norm = self.norm("normalizer", ref4);
         let output = self.conv3("end_conv", ref4, norm, image.channels, 1, true, None);
-        self.plan.push(Op::StoreScore { input: output, score });
+        self.plan.push(NetworkOp::StoreScore {
+            input: output,
+            level,
+            score,
+        });
     }
 
     /// Two residual blocks; the first one changes the resolution.
@@ -142,7 +154,7 @@ impl Forward<'_> {
             } else {
                 let small = self.conv3(&conv, x, Activation::None, channels, 1, true, None);
                 let output = self.map(channels, height, width);
-                self.plan.push(Op::ResizeAdd {
+                self.plan.push(NetworkOp::ResizeAdd {
                     input: small,
                     addend: sum,
                     output,
@@ -157,11 +169,11 @@ impl Forward<'_> {
     fn crp(&mut self, name: &str, x: TensorId) -> TensorId {
         let (channels, height, width) = self.plan.contents(x).feature();
         let mut sum = self.map(channels, height, width);
-        self.plan.push(Op::Elu { input: x, output: sum });
+        self.plan.push(NetworkOp::Elu { input: x, output: sum });
         let mut path = sum;
         for stage in 0..2 {
             let pooled = self.map(channels, height, width);
-            self.plan.push(Op::MaxPool {
+            self.plan.push(NetworkOp::MaxPool {
                 input: path,
                 output: pooled,
             });
@@ -179,7 +191,7 @@ impl Forward<'_> {
     fn add(&mut self, a: TensorId, b: TensorId) -> TensorId {
         let (channels, height, width) = self.plan.contents(a).feature();
         let output = self.map(channels, height, width);
-        self.plan.push(Op::ResizeAdd {
+        self.plan.push(NetworkOp::ResizeAdd {
             input: a,
             addend: Some(b),
             output,
@@ -194,7 +206,7 @@ impl Forward<'_> {
         let (alpha, gamma, beta) = (param("alpha"), param("gamma"), param("beta"));
         let padded = channels.next_multiple_of(self.plan.channel_block());
         let output = self.plan.temporary(Contents::F32(2 * padded));
-        self.plan.push(Op::NormCoefficients {
+        self.plan.push(NetworkOp::NormCoefficients {
             input: x,
             statistics: None,
             alpha,
@@ -237,7 +249,7 @@ impl Forward<'_> {
             .param(format!("{name}.weight"), &[channels, inputs, kernel, kernel]);
         let bias: Option<ParamId> = bias.then(|| self.plan.param(format!("{name}.bias"), &[channels]));
         let output = self.map(channels, height, width);
-        self.plan.push(Op::Conv(Conv {
+        self.plan.push(NetworkOp::Conv(Conv {
             input,
             activation,
             weight,
@@ -252,7 +264,7 @@ impl Forward<'_> {
     }
 
     fn push_mean_pool(&mut self, input: TensorId, residual: Option<TensorId>, output: TensorId) {
-        self.plan.push(Op::MeanPool {
+        self.plan.push(NetworkOp::MeanPool {
             input,
             residual,
             output,

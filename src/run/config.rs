@@ -1,19 +1,20 @@
 //! Everything that decides a run, as TOML. Threads and device are not part of it: threads never change a result, and
 //! a device only what rounding changes.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-
-use crate::engine::Precision;
-use crate::likelihood::{EpStart, Likelihood, Method};
-use crate::prior::{Prior, Schedule};
-use crate::sampler::{GammaRule, Settings};
-use crate::{Error, ImageShape, Result};
+use toml::{Table, Value};
 
 use super::MeasureConfig;
+use crate::engine::Precision;
+use crate::methods::{self, Flags, Kind, Preset};
+use crate::prior::Prior;
+use crate::{Error, ImageShape, Result};
 
-/// A run, complete: the same configuration gives the same bits on the same kind of device.
+/// A run: the same configuration gives the same bits on the same kind of device. What is left open is the preset's or the
+/// model's; [`Run`](super::Run) holds the configuration with everything written down.
 ///
 /// Written to the run folder as `config.toml`. Keys are named as the flags of `qcs run`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,22 +26,35 @@ pub struct RunConfig {
     /// The images' shape "C,H,W", for a model file that does not say it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<String>,
-    /// Likelihoods to run one after the other, on the same problem with the same noise
-    pub methods: Vec<Method>,
+    /// The paper's settings for a data set, instead of the model's advice
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<String>,
+    /// Keys of methods, to run one after the other on the same problem with the same noise
+    pub methods: Vec<String>,
     /// A problem file; either this or `[measure]`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<PathBuf>,
     /// How many images of the problem to reconstruct, from its first; all if absent
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
-    /// Images to measure first; either this or `problem`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measure: Option<MeasureConfig>,
     /// In which precision the network multiplies; that of the engine if absent
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
-    pub schedule: ScheduleConfig,
-    pub sampler: SamplerConfig,
+    /// Samples drawn for each image
+    #[serde(default = "one")]
+    pub chains: usize,
+    /// Keys all noise of the chains
+    #[serde(default)]
+    pub seed: u64,
+    /// States worked on at once: changes speed and memory, never results
+    #[serde(default)]
+    pub batch: Batch,
+    /// Images to measure first; either this or `problem`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure: Option<MeasureConfig>,
+    /// The settings of each method, by its key
+    #[serde(default)]
+    pub settings: BTreeMap<String, Table>,
     /// What the named files held when the configuration was resolved
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
@@ -54,142 +68,77 @@ pub struct Identity {
     pub problem: String,
 }
 
-/// Annealed Langevin dynamics: see [`Settings`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SamplerConfig {
-    pub steps_per_level: usize,
-    pub step_scale: f64,
-    /// 0, the paper's sampler, if absent
-    #[serde(default)]
-    pub momentum: f64,
-    /// Factor of the adaptive gamma; either this or `gamma`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub xi: Option<f64>,
-    /// A constant gamma
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gamma: Option<f64>,
-    pub denoise: bool,
-    pub ep_iterations: usize,
-    pub ep_start: EpStart,
-    pub chains: usize,
-    pub seed: u64,
-    pub batch: usize,
+/// How many states at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Batch {
+    Of(usize),
+    /// As many as the device has room for
+    Auto(Auto),
 }
 
-/// The noise levels: geometric, or a list where a model has another one.
-#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ScheduleConfig {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sigma_begin: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sigma_end: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub levels: Option<usize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sigmas: Option<Vec<f32>>,
+/// The word "auto".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Auto {
+    Auto,
+}
+
+impl Batch {
+    pub const AUTO: Self = Self::Auto(Auto::Auto);
+    const DEFAULT: usize = 8;
+
+    /// The number, or the usual one where it is still open.
+    pub fn states(self) -> usize {
+        match self {
+            Self::Of(batch) => batch,
+            Self::Auto(_) => Self::DEFAULT,
+        }
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::Of(Self::DEFAULT)
+    }
+}
+
+impl std::str::FromStr for Batch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::AUTO),
+            _ => text.parse().map(Self::Of).map_err(|_| "a number or auto".to_owned()),
+        }
+    }
 }
 
 fn shipped() -> String {
     Prior::SHIPPED.to_owned()
 }
 
-impl ScheduleConfig {
-    pub fn geometric(begin: f64, end: f64, levels: usize) -> Self {
-        Self {
-            sigma_begin: Some(begin),
-            sigma_end: Some(end),
-            levels: Some(levels),
-            sigmas: None,
-        }
-    }
-
-    /// The description of a schedule: its two ends where they give the same bits, else every level.
-    pub fn of(schedule: &Schedule) -> Self {
-        let geometric = Self::ends_of(schedule);
-        match geometric.schedule() {
-            Ok(same) if same == *schedule => geometric,
-            _ => Self {
-                sigmas: Some(schedule.levels().to_vec()),
-                ..Self::default()
-            },
-        }
-    }
-
-    /// The geometric schedule with the ends and the length of the given one.
-    pub fn ends_of(schedule: &Schedule) -> Self {
-        // 0.01 in f32 is 0.00999999977 in f64: its decimal form is what was meant.
-        let meant = |level: f32| level.to_string().parse::<f64>().expect("a float's own text");
-        Self::geometric(meant(schedule.begin()), meant(schedule.end()), schedule.len())
-    }
-
-    /// # Errors
-    /// If the levels are incomplete, given twice, or not falling.
-    pub fn schedule(&self) -> Result<Schedule> {
-        match (self.sigma_begin, self.sigma_end, self.levels, &self.sigmas) {
-            (Some(begin), Some(end), Some(count), None) => {
-                if count > 1_000_000 {
-                    return Err(Error::usage(format!("--levels {count}: at most 1000000")));
-                }
-                Schedule::geometric(begin, end, count)
-            }
-            (None, None, None, Some(sigmas)) => Schedule::new(sigmas.clone()),
-            _ => Err(Error::usage(
-                "[schedule] needs sigma_begin, sigma_end and levels, or sigmas alone",
-            )),
-        }
-    }
+fn one() -> usize {
+    1
 }
 
-impl SamplerConfig {
-    /// The settings for one of the methods.
-    ///
-    /// # Errors
-    /// As [`Settings::check`], and if both or neither of `xi` and `gamma` are given.
-    pub fn settings(&self, method: Method) -> Result<Settings> {
-        let gamma = match (self.xi, self.gamma) {
-            (Some(xi), None) => GammaRule::Adaptive { xi },
-            (None, Some(gamma)) => GammaRule::Constant { gamma },
-            _ => return Err(Error::usage("[sampler] needs xi or gamma, and not both")),
-        };
-        let settings = Settings {
-            likelihood: Likelihood {
-                method,
-                ep_iterations: self.ep_iterations,
-                ep_start: self.ep_start,
-            },
-            steps_per_level: self.steps_per_level,
-            step_scale: self.step_scale,
-            momentum: self.momentum,
-            gamma,
-            denoise: self.denoise,
-            chains: self.chains,
-            seed: self.seed,
-            batch: self.batch,
-        };
-        settings.check()?;
-        Ok(settings)
-    }
-
-    /// The configuration of given settings.
-    pub fn new(settings: &Settings) -> Self {
-        let (xi, gamma) = match settings.gamma {
-            GammaRule::Adaptive { xi } => (Some(xi), None),
-            GammaRule::Constant { gamma } => (None, Some(gamma)),
-        };
+impl Default for RunConfig {
+    /// QCS-SGM+ with the shipped prior, of a problem that is still to be named.
+    fn default() -> Self {
         Self {
-            steps_per_level: settings.steps_per_level,
-            step_scale: settings.step_scale,
-            momentum: settings.momentum,
-            xi,
-            gamma,
-            denoise: settings.denoise,
-            ep_iterations: settings.likelihood.ep_iterations,
-            ep_start: settings.likelihood.ep_start,
-            chains: settings.chains,
-            seed: settings.seed,
-            batch: settings.batch,
+            model: shipped(),
+            shape: None,
+            preset: None,
+            methods: vec![methods::DEFAULT.to_owned()],
+            problem: None,
+            count: None,
+            precision: None,
+            chains: 1,
+            seed: 0,
+            batch: Batch::default(),
+            measure: None,
+            settings: BTreeMap::new(),
+            identity: None,
         }
     }
 }
@@ -201,12 +150,33 @@ impl RunConfig {
     /// If the file cannot be read or is no configuration; the message names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
-        toml::from_str(&text).map_err(|e: toml::de::Error| {
+        let config: Self = toml::from_str(&text).map_err(|e: toml::de::Error| {
             let line = e
                 .span()
                 .map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
             Error::bad_file(path, format!("line {line}: {}", e.message().replace('\n', " ")))
-        })
+        })?;
+        config.check_names().map_err(|(name, reason)| {
+            let names = |line: &str| line.split('=').next().is_some_and(|key| key.contains(&name));
+            let line = text.lines().position(names).map_or(0, |line| line + 1);
+            Error::bad_file(path, format!("line {line}: {reason}"))
+        })?;
+        Ok(config)
+    }
+
+    /// Every method and setting is known and of its type; else what is not, and why.
+    fn check_names(&self) -> Result<(), (String, Error)> {
+        for key in &self.methods {
+            methods::find(key).map_err(|e| ("methods".to_owned(), e))?;
+        }
+        for (key, settings) in &self.settings {
+            let kind = methods::find(key).map_err(|e| (key.clone(), e))?;
+            for (name, value) in settings {
+                let one = Table::from_iter([(name.clone(), value.clone())]);
+                kind.over(&one, &Table::new()).map_err(|e| (name.clone(), e))?;
+            }
+        }
+        Ok(())
     }
 
     /// # Errors
@@ -220,65 +190,68 @@ impl RunConfig {
         let parse = |text: &String| text.parse().map_err(|e| Error::usage(format!("shape: {e}")));
         self.shape.as_ref().map(parse).transpose()
     }
+
+    /// The methods, in order.
+    ///
+    /// # Errors
+    /// As [`methods::find`], and if there is none.
+    pub fn kinds(&self) -> Result<Vec<&'static dyn Kind>> {
+        if self.methods.is_empty() {
+            return Err(Error::setting("methods", "is empty: name one"));
+        }
+        self.methods.iter().map(|key| methods::find(key)).collect()
+    }
+
+    /// Puts flags over the settings of every method.
+    ///
+    /// # Errors
+    /// As [`Kind::over`].
+    pub fn apply(&mut self, flags: &Flags) -> Result<()> {
+        for kind in self.kinds()? {
+            let settings = self.settings.entry(kind.key().to_owned()).or_default();
+            *settings = kind.over(&kind.of_flags(flags), settings)?;
+        }
+        Ok(())
+    }
+
+    /// Writes down the settings that are left open: the named preset's, the model's, the preset's of the model's images.
+    ///
+    /// # Errors
+    /// If a setting is unknown or out of its range, or the model's advice cannot be used.
+    pub(super) fn resolve_settings(&mut self, prior: &Prior) -> Result<()> {
+        let preset = self.preset.take().map(|name| Preset::find(&name)).transpose()?;
+        let mut settings = BTreeMap::new();
+        for kind in self.kinds()? {
+            let given = self.settings.remove(kind.key()).unwrap_or_default();
+            let all = kind.over(&given, &kind.defaults(prior, preset)?)?;
+            settings.insert(kind.key().to_owned(), kind.resolve(&all)?);
+        }
+        self.settings = settings;
+        Ok(())
+    }
+
+    /// Where two configurations differ: the setting, its value there and here.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let table = |config: &Self| Table::try_from(config).unwrap_or_default();
+        let mut found = Vec::new();
+        compare("", &table(self), &table(other), &mut found);
+        found
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_schedule_is_described_by_its_ends_only_where_they_give_the_same_bits() {
-        let geometric = Schedule::geometric(50.0, 0.01, 232).unwrap();
-        let config = ScheduleConfig::of(&geometric);
-        assert_eq!(config, ScheduleConfig::geometric(50.0, 0.01, 232));
-        assert_eq!(config.schedule().unwrap(), geometric);
-
-        let other = Schedule::new(vec![3.0, 2.0, 0.1]).unwrap();
-        let config = ScheduleConfig::of(&other);
-        assert_eq!(config.sigmas.as_deref(), Some(&[3.0, 2.0, 0.1][..]));
-        let text = toml::to_string(&config).unwrap();
-        let back: ScheduleConfig = toml::from_str(&text).unwrap();
-        assert_eq!(back.schedule().unwrap(), other, "{text}");
-    }
-
-    #[test]
-    fn levels_that_are_incomplete_or_given_twice_are_refused() {
-        let whole = ScheduleConfig::geometric(5.0, 0.1, 4);
-        let half = ScheduleConfig {
-            levels: None,
-            ..whole.clone()
-        };
-        let twice = ScheduleConfig {
-            sigmas: Some(vec![2.0, 1.0]),
-            ..whole
-        };
-        for config in [half, twice, ScheduleConfig::default()] {
-            assert!(config.schedule().is_err(), "{config:?}");
+fn compare(prefix: &str, a: &Table, b: &Table, found: &mut Vec<String>) {
+    let mut keys: Vec<&String> = a.keys().chain(b.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    for key in keys {
+        let name = format!("{prefix}{key}");
+        match (a.get(key), b.get(key)) {
+            (Some(Value::Table(a)), Some(Value::Table(b))) => compare(&format!("{name}."), a, b, found),
+            (a, b) if a == b => {}
+            (a, b) => {
+                let shown = |value: Option<&Value>| value.map_or("absent".to_owned(), Value::to_string);
+                found.push(format!("{name} is {} there, {} here", shown(a), shown(b)));
+            }
         }
-    }
-
-    #[test]
-    fn one_rule_for_gamma_is_needed() {
-        let good = SamplerConfig::new(&Settings::default());
-        good.settings(Method::Ep).unwrap();
-        let none = SamplerConfig {
-            xi: None,
-            ..good.clone()
-        };
-        let both = SamplerConfig {
-            gamma: Some(1.0),
-            ..good
-        };
-        assert!(none.settings(Method::Ep).is_err() && both.settings(Method::Ep).is_err());
-    }
-
-    #[test]
-    fn every_digit_of_a_number_survives_toml() {
-        let mut config = crate::run::demo::config();
-        config.sampler.step_scale = 0.1 + 0.2;
-        config.sampler.seed = i64::MAX as u64;
-        config.schedule.sigma_end = Some(f64::from(0.01f32));
-        let text = config.to_toml().unwrap();
-        assert_eq!(toml::from_str::<RunConfig>(&text).unwrap(), config, "{text}");
     }
 }

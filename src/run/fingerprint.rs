@@ -4,10 +4,10 @@ use crate::prior::{Prior, parameters};
 use crate::problem::{Problem, Values};
 
 /// A running hash of 64-bit words: fast enough for a matrix of 400 MB.
-struct Hash(u64);
+pub(super) struct Hash(u64);
 
 impl Hash {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(0x9e37_79b9_7f4a_7c15)
     }
 
@@ -17,9 +17,17 @@ impl Hash {
         self.0 = (product ^ (product >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     }
 
-    fn bytes(&mut self, bytes: &[u8]) {
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.word(bytes.len() as u64);
         bytes.iter().for_each(|&byte| self.word(u64::from(byte)));
+    }
+
+    /// Many bytes, eight at a time.
+    pub(super) fn blob(&mut self, bytes: &[u8]) {
+        self.word(bytes.len() as u64);
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.word(u64::from_le_bytes(*word)));
+        rest.iter().for_each(|&byte| self.word(u64::from(byte)));
     }
 
     fn f32s(&mut self, values: &[f32]) {
@@ -32,7 +40,7 @@ impl Hash {
         values.iter().for_each(|value| self.word(value.to_bits()));
     }
 
-    fn hex(&self) -> String {
+    pub(super) fn hex(&self) -> String {
         format!("{:016x}", self.0)
     }
 }
@@ -47,8 +55,8 @@ pub(super) fn of_text(text: &str) -> String {
 /// The hash of a network's shape and weights.
 pub(super) fn of_prior(prior: &Prior) -> String {
     let mut hash = Hash::new();
-    hash.bytes(prior.network.image.to_string().as_bytes());
-    for param in parameters(&prior.network) {
+    hash.bytes(prior.image().to_string().as_bytes());
+    for param in parameters(prior.network()) {
         hash.f32s(prior.weight(&param.name));
     }
     hash.hex()

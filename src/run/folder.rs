@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::RunConfig;
 use crate::files::write_atomically;
-use crate::likelihood::Method;
+use crate::methods::{Kind, METHODS};
 use crate::{Error, Result};
 
 /// A folder that holds one run:
@@ -35,8 +35,6 @@ pub enum Found {
     Finished(RunConfig),
 }
 
-const METHODS: [Method; 2] = [Method::Diag, Method::Ep];
-
 impl RunFolder {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
@@ -66,16 +64,16 @@ impl RunFolder {
         self.path.join("truth.npy")
     }
 
-    pub fn checkpoint(&self, method: Method) -> PathBuf {
+    pub fn checkpoint(&self, method: &dyn Kind) -> PathBuf {
         self.path.join(format!("checkpoint-{}.safetensors", method.key()))
     }
 
-    pub fn samples(&self, method: Method) -> PathBuf {
+    pub fn samples(&self, method: &dyn Kind) -> PathBuf {
         self.path.join(method.key()).join("samples.npy")
     }
 
     /// The method's folder, created if it does not exist.
-    pub(super) fn method(&self, method: Method) -> Result<PathBuf> {
+    pub(super) fn method(&self, method: &dyn Kind) -> Result<PathBuf> {
         let path = self.path.join(method.key());
         std::fs::create_dir_all(&path).map_err(|e| Error::io(&path, "create", e))?;
         Ok(path)

@@ -1,11 +1,11 @@
-//! Watches a sampler: shows its progress, keeps its checkpoints, passes on the wish to stop.
+//! Watches a driver: shows its progress, keeps its checkpoints, passes on the wish to stop.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::{Checkpoint, Next, Observer, Progress};
 use crate::Result;
-use crate::likelihood::Method;
-use crate::sampler::{Checkpoint, Next, Observer, Progress};
+use crate::methods::Kind;
 
 /// Checkpoints are at least this far apart: a run loses no more, and writing them costs nothing that counts.
 const EVERY: Duration = Duration::from_secs(3);
@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_secs(3);
 /// What the caller of a run wants to know and to decide.
 pub trait Hooks {
     /// A method begins, from its start or from a checkpoint.
-    fn begin(&mut self, method: Method, resumed: bool);
+    fn begin(&mut self, method: &dyn Kind, resumed: bool);
 
     /// How the run is set up.
     fn note(&mut self, _text: &str) {}
@@ -22,7 +22,7 @@ pub trait Hooks {
     fn progress(&mut self, progress: &Progress);
 
     /// A method has ended, or was stopped.
-    fn end(&mut self, method: Method);
+    fn end(&mut self, method: &dyn Kind);
 
     /// Asked after every step; `true` saves the state and ends the run.
     fn stop(&mut self) -> bool;
@@ -30,9 +30,9 @@ pub trait Hooks {
 
 /// Nobody watches, nothing stops.
 impl Hooks for () {
-    fn begin(&mut self, _: Method, _: bool) {}
+    fn begin(&mut self, _: &dyn Kind, _: bool) {}
     fn progress(&mut self, _: &Progress) {}
-    fn end(&mut self, _: Method) {}
+    fn end(&mut self, _: &dyn Kind) {}
     fn stop(&mut self) -> bool {
         false
     }
@@ -61,7 +61,7 @@ impl Observer for Keeper<'_> {
         self.hooks.progress(progress);
         if self.hooks.stop() {
             Next::Stop
-        } else if progress.at_level_end() && self.last.elapsed() >= EVERY {
+        } else if progress.at_stage_end && self.last.elapsed() >= EVERY {
             Next::Checkpoint
         } else {
             Next::Continue

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
 use super::demo;
 use crate::files::{LoadOptions, load_images};
+use crate::methods::options::options;
+use crate::methods::{Options, Preset};
 use crate::problem::{Ensemble, Matrix, Problem, Quantiser, Sensing, Simulation};
-use crate::sampler::Preset;
 use crate::{Error, Images, Result};
 
 /// The names of the laws of A, as `matrix` takes them; anything else is a file.
@@ -16,91 +15,135 @@ pub const ENSEMBLES: [&str; 4] = ["gaussian", "row-orthogonal", "ill-conditioned
 /// Entries of A: 32 GiB of them.
 const MOST_ENTRIES: usize = 1 << 32;
 
-/// y = Q(Ax + n) for images from a file or folder.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MeasureConfig {
-    /// A file or folder that [`load_images`] reads, or [`demo::DIGITS`]
-    pub images: String,
-    /// Index of the first image taken
-    #[serde(default)]
-    pub first: usize,
-    /// How many are taken; all that follow `first` if absent
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub count: Option<usize>,
-    /// One of [`ENSEMBLES`], or a file that [`Matrix::read`] reads
-    pub matrix: String,
-    /// Of the ill-conditioned ensemble
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kappa: Option<f64>,
-    /// Of the correlated ensemble
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rho: Option<f64>,
-    /// M; from the preset of the images' shape if absent, and of no use for a matrix from a file
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measurements: Option<usize>,
-    pub sigma: f64,
-    pub bits: u8,
-    /// The quantiser's step for 2 bits and more; computed from `mean_square` if absent
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<f64>,
-    /// E\[x²\] of the data at large, for the step's computation; from the preset of the images' shape if absent
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mean_square: Option<f64>,
-    /// Of A and of the noise
-    #[serde(default)]
-    pub seed: u64,
+options! {
+    /// y = Q(Ax + n) for images from a file or folder.
+    pub struct MeasureConfig {
+        /// A file or folder that [`load_images`] reads, or [`demo::DIGITS`]
+        #[arg(skip)]
+        pub images: String,
+        /// Index of the first image to take [default: 0]
+        #[arg(long, value_name = "I")]
+        pub first: usize,
+        /// How many are taken; all that follow `first` if absent
+        #[arg(skip)]
+        pub count: usize,
+        /// Law of A (gaussian, row-orthogonal, ill-conditioned, correlated) or a file with A (.npy, .safetensors)
+        /// [default: gaussian]
+        #[arg(long, value_name = "LAW|FILE")]
+        pub matrix: String,
+        /// Condition of the ill-conditioned A: singular values fall by kappa^(1/M)
+        #[arg(long, value_name = "KAPPA")]
+        pub kappa: f64,
+        /// Correlation of the correlated A, 0 ≤ rho < 1
+        #[arg(long, value_name = "RHO")]
+        pub rho: f64,
+        /// M, the measurements of each image [default: the preset's]
+        #[arg(long, short = 'm', value_name = "M")]
+        pub measurements: usize,
+        /// Standard deviation of the noise before quantisation [default: 0.05]
+        #[arg(long, value_name = "SIGMA")]
+        pub sigma: f64,
+        /// Bits of the quantiser, 1 to 8 [default: 1]
+        #[arg(long, value_name = "BITS")]
+        pub bits: u8,
+        /// Step of the quantiser [default: the optimum for the preset's data]
+        #[arg(long, value_name = "STEP")]
+        pub step: f64,
+        /// E\[x²\] of the data at large, for the step's computation; from the preset of the images' shape if absent
+        #[arg(skip)]
+        pub mean_square: f64,
+        /// Of A and of the noise
+        #[arg(skip)]
+        pub seed: u64,
+    }
+}
+
+impl Options for MeasureConfig {
+    const NAMES: &'static [&'static str] = Self::FIELDS;
+
+    fn over(self, mut below: Self) -> Self {
+        if let Some(matrix) = &self.matrix {
+            // Another matrix brings its own parameters, and one from a file its size.
+            (below.kappa, below.rho) = (None, None);
+            if !ENSEMBLES.contains(&matrix.as_str()) {
+                below.measurements = None;
+            }
+        }
+        if self.bits.is_some() {
+            below.step = None;
+        }
+        self.or(below)
+    }
 }
 
 impl MeasureConfig {
+    /// What a preset says of measuring its data.
+    pub fn of_preset(preset: &Preset) -> Self {
+        Self {
+            measurements: Some(preset.measurements),
+            mean_square: Some(preset.mean_square),
+            ..Self::default()
+        }
+    }
+
     /// Loads the images.
     ///
     /// # Errors
     /// As [`load_images`].
     pub fn load(&self) -> Result<Images> {
+        let images = self.images.as_deref().unwrap_or_default();
         let options = LoadOptions {
-            first: self.first,
+            first: self.first.unwrap_or(0),
             count: self.count,
             ..LoadOptions::default()
         };
-        if self.images == demo::DIGITS {
-            return demo::digits(self.first, self.count);
+        if images == demo::DIGITS {
+            return demo::digits(options.first, options.count);
         }
-        load_images(&self.images, &options)
+        load_images(images, &options)
     }
 
-    /// Loads and measures the images, and writes down the step and the count that came of it.
+    /// Loads and measures the images, and writes down what was left open.
     ///
     /// # Errors
     /// As [`MeasureConfig::load`], [`Matrix::read`] and [`Problem::simulate`].
     pub fn resolve(&mut self) -> Result<Problem> {
+        let (bits, sigma, seed) = (
+            *self.bits.get_or_insert(1),
+            *self.sigma.get_or_insert(0.05),
+            *self.seed.get_or_insert(0),
+        );
+        self.first.get_or_insert(0);
         // What makes no sense is refused before anything large is read or built.
         let ensemble = self.ensemble()?;
-        Quantiser::new(self.bits, self.step, 1.0)?;
+        Quantiser::new(bits, self.step, 1.0)?;
         let images = self.load()?;
         let preset = Preset::of_shape(images.shape);
         let sensing = match ensemble {
             Some(ensemble) => {
                 let m = self.measurements.or(preset.map(|p| p.measurements));
-                let m = m.ok_or_else(|| Error::usage("--measurements is missing: how many rows should A have?"))?;
+                let m = m.ok_or_else(|| Error::setting("measurements", "is missing: how many rows should A have?"))?;
                 if m.saturating_mul(images.shape.len()) > MOST_ENTRIES {
-                    return Err(Error::usage(format!(
-                        "--measurements {m}: such a matrix does not fit into memory"
-                    )));
+                    return Err(Error::setting(
+                        "measurements",
+                        format!("{m}: such a matrix does not fit into memory"),
+                    ));
                 }
                 self.measurements = Some(m);
                 Sensing::Drawn { ensemble, m }
             }
             None => {
-                let a = Matrix::read(&self.matrix)?;
-                check_size(&a, self.measurements, &images, Path::new(&self.matrix))?;
+                let path = Path::new(self.matrix());
+                let a = Matrix::read(path)?;
+                check_size(&a, self.measurements, &images, path)?;
                 Sensing::Given(a)
             }
         };
         let mean_square = self.mean_square.or(preset.map(|p| p.mean_square));
-        if self.bits > 1 && self.step.is_none() && mean_square.is_none() {
-            return Err(Error::usage(
-                "no preset fits these images, so there is no default quantiser step: give --step or --preset",
+        if bits > 1 && self.step.is_none() && mean_square.is_none() {
+            return Err(Error::setting(
+                "step",
+                "is missing: no preset fits these images, so there is no default quantiser step; name a step or a preset",
             ));
         }
         let count = images.count();
@@ -108,11 +151,11 @@ impl MeasureConfig {
             images,
             sensing,
             &Simulation {
-                bits: self.bits,
+                bits,
                 step: self.step,
-                sigma: self.sigma,
+                sigma,
                 mean_square: mean_square.unwrap_or(1.0),
-                seed: self.seed,
+                seed,
             },
         )?;
         self.step = problem.quantiser().and_then(|q| q.step());
@@ -121,12 +164,17 @@ impl MeasureConfig {
         Ok(problem)
     }
 
+    fn matrix(&self) -> &str {
+        self.matrix.as_deref().unwrap_or(ENSEMBLES[0])
+    }
+
     /// The law of A, or `None` for a file.
-    fn ensemble(&self) -> Result<Option<Ensemble>> {
-        let needs = |flag: &str, value: Option<f64>| {
-            value.ok_or_else(|| Error::usage(format!("--matrix {} needs --{flag}", self.matrix)))
+    fn ensemble(&mut self) -> Result<Option<Ensemble>> {
+        let matrix = self.matrix().to_owned();
+        let needs = |name: &'static str, value: Option<f64>| {
+            value.ok_or_else(|| Error::setting(name, format!("is missing, which the matrix {matrix} needs")))
         };
-        let ensemble = match self.matrix.as_str() {
+        let ensemble = match matrix.as_str() {
             "gaussian" => Some(Ensemble::Gaussian),
             "row-orthogonal" => Some(Ensemble::RowOrthogonal),
             "ill-conditioned" => Some(Ensemble::IllConditioned {
@@ -138,18 +186,19 @@ impl MeasureConfig {
             _ => None,
         };
         if self.kappa.is_some() && !matches!(ensemble, Some(Ensemble::IllConditioned { .. })) {
-            return Err(Error::usage("--kappa belongs to --matrix ill-conditioned"));
+            return Err(Error::setting("kappa", "belongs to the matrix ill-conditioned"));
         }
         if self.rho.is_some() && !matches!(ensemble, Some(Ensemble::Correlated { .. })) {
-            return Err(Error::usage("--rho belongs to --matrix correlated"));
+            return Err(Error::setting("rho", "belongs to the matrix correlated"));
         }
-        if ensemble.is_none() && !Path::new(&self.matrix).exists() {
+        if ensemble.is_none() && !Path::new(&matrix).exists() {
             let names = ENSEMBLES.join(", ");
-            return Err(Error::usage(format!(
-                "--matrix {}: neither a file nor one of {names}",
-                self.matrix
-            )));
+            return Err(Error::setting(
+                "matrix",
+                format!("{matrix}: neither a file nor one of {names}"),
+            ));
         }
+        self.matrix = Some(matrix);
         Ok(ensemble)
     }
 }
@@ -157,10 +206,8 @@ impl MeasureConfig {
 fn check_size(a: &Matrix, m: Option<usize>, images: &Images, path: &Path) -> Result<()> {
     let (rows, cols, n) = (a.rows(), a.cols(), images.shape.len());
     if m.is_some_and(|m| m != rows) {
-        return Err(Error::usage(format!(
-            "{} has {rows} rows: leave --measurements out, or give that number",
-            path.display()
-        )));
+        let reason = format!("is to be {rows}, the rows of {}, or left out", path.display());
+        return Err(Error::setting("measurements", reason));
     }
     if cols != n {
         let shape = images.shape;

@@ -3,8 +3,10 @@
 //! [`RunConfig`] says everything that decides a run, [`Run`] has read what the configuration names, [`RunFolder`] keeps
 //! what comes of it, and [`evaluate`] measures how good it is.
 
+mod checkpoint;
 mod config;
 pub mod demo;
+mod driver;
 mod evaluate;
 mod fingerprint;
 mod folder;
@@ -14,7 +16,9 @@ mod results;
 
 use std::path::Path;
 
-pub use config::{Identity, RunConfig, SamplerConfig, ScheduleConfig};
+pub use checkpoint::Checkpoint;
+pub use config::{Batch, Identity, RunConfig};
+pub use driver::{Driver, Next, Observer, Outcome, Progress, Unobserved};
 pub use evaluate::evaluate;
 pub use folder::{Found, RunFolder};
 pub use keeper::Hooks;
@@ -22,9 +26,9 @@ pub use measure::{ENSEMBLES, MeasureConfig};
 pub use results::{MethodSamples, Results};
 
 use crate::engine::Engine;
-use crate::prior::{Prior, Schedule};
+use crate::methods::{Given, Kind, Method, Options, Preset};
+use crate::prior::Prior;
 use crate::problem::Problem;
-use crate::sampler::{Checkpoint, Outcome, Sampler};
 use crate::{Error, ImageShape, Result};
 use keeper::Keeper;
 
@@ -34,9 +38,15 @@ pub struct Run {
     pub config: RunConfig,
     pub prior: Prior,
     pub problem: Problem,
-    pub schedule: Schedule,
+    methods: Vec<Configured>,
     /// Something to tell the user that is no error: a file that has changed since the configuration was written
     pub notes: Vec<String>,
+}
+
+/// One of the run's methods with its settings.
+struct Configured {
+    kind: &'static dyn Kind,
+    method: Box<dyn Method>,
 }
 
 /// Loads a model by the name a configuration gives it.
@@ -51,27 +61,24 @@ pub fn load_prior(model: &str, shape: Option<ImageShape>) -> Result<Prior> {
 }
 
 impl Run {
-    /// Loads what the configuration names and resolves what it leaves open.
+    /// Loads what the configuration names and resolves what it leaves open, for a run on this engine.
     ///
     /// # Errors
     /// If a setting is out of range, a file cannot be used, or model and problem do not fit.
-    pub fn load(config: RunConfig) -> Result<Self> {
+    pub fn load(mut config: RunConfig, engine: &dyn Engine) -> Result<Self> {
+        // What is cheap to refuse is refused first.
+        config.kinds()?;
         let prior = load_prior(&config.model, config.shape()?)?;
-        Self::with_prior(config, prior)
-    }
-
-    /// The same with a model that is loaded already.
-    ///
-    /// # Errors
-    /// As [`Run::load`].
-    pub fn with_prior(mut config: RunConfig, prior: Prior) -> Result<Self> {
-        if config.methods.is_empty() {
-            return Err(Error::usage("methods is empty: name ep, diag or both"));
+        if let (Some(preset), Some(measure)) = (&config.preset, &mut config.measure) {
+            let preset = MeasureConfig::of_preset(Preset::find(preset)?);
+            *measure = std::mem::take(measure).over(preset);
         }
-        for &method in &config.methods {
-            config.sampler.settings(method)?;
-        }
-        let schedule = config.schedule.schedule()?;
+        config.resolve_settings(&prior)?;
+        let configured = |kind: &'static dyn Kind| {
+            let method = kind.method(&config.settings[kind.key()])?;
+            Ok(Configured { kind, method })
+        };
+        let methods = config.kinds()?.into_iter().map(configured).collect::<Result<_>>()?;
         let problem = match (&config.problem, &mut config.measure) {
             (Some(path), None) => Problem::read(path)?,
             (None, Some(measure)) => measure.resolve()?,
@@ -83,8 +90,9 @@ impl Run {
         };
         config.count.get_or_insert(problem.cells().count());
         if config.count == Some(0) {
-            return Err(Error::usage("--count must be at least 1"));
+            return Err(Error::setting("count", "must be at least 1"));
         }
+        config.precision = Some(engine.precision());
         let identity = Identity {
             model: fingerprint::of_prior(&prior),
             problem: fingerprint::of_problem(&problem),
@@ -94,14 +102,22 @@ impl Run {
             .as_ref()
             .map_or(Vec::new(), |then| changes(then, &identity));
         config.identity = Some(identity);
-        let run = Self {
+        let mut run = Self {
             config,
             prior,
             problem,
-            schedule,
+            methods,
             notes,
         };
-        run.sampler(0)?.check()?;
+        for index in 0..run.methods.len() {
+            run.driver(index).check()?;
+        }
+        if run.config.batch == Batch::AUTO {
+            let drivers = (0..run.methods.len()).map(|index| run.driver(index));
+            let largest = drivers.map(|driver| driver.largest_batch(engine));
+            let batch = largest.reduce(|a, b| Ok(a?.min(b?))).expect("there is a method")?;
+            run.config.batch = Batch::Of(batch);
+        }
         Ok(run)
     }
 
@@ -110,48 +126,50 @@ impl Run {
         self.config.count.unwrap_or_else(|| self.problem.cells().count())
     }
 
-    /// The largest batch that the engine has room for, whichever the method.
-    ///
-    /// # Errors
-    /// As [`Sampler::largest_batch`].
-    pub fn largest_batch(&self, engine: &dyn Engine) -> Result<usize> {
-        let mut batches = (0..self.config.methods.len()).map(|index| self.sampler(index)?.largest_batch(engine));
-        batches.try_fold(usize::MAX, |least, batch| Ok(least.min(batch?)))
+    /// Evaluations of the network for one state, by method: at most, where a state may end early.
+    pub fn evaluations(&self) -> Vec<(&'static dyn Kind, usize)> {
+        let of = |configured: &Configured| {
+            let passes = configured.method.passes(self.given());
+            (configured.kind, passes.iter().map(|pass| pass.steps().len()).sum())
+        };
+        self.methods.iter().map(of).collect()
+    }
+
+    /// The number of stages of a state's first pass, whichever method has most.
+    pub fn stages(&self) -> u32 {
+        let last = |configured: &Configured| {
+            let passes = configured.method.passes(self.given());
+            passes
+                .first()
+                .and_then(|pass| pass.steps().last().map(|step| step.stage))
+        };
+        self.methods.iter().filter_map(last).max().unwrap_or(0)
     }
 
     /// Bytes of device memory that the run takes at its peak.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] if the settings are out of their ranges.
-    pub fn device_bytes(&self, engine: &dyn Engine) -> Result<usize> {
-        let batch = self
-            .config
-            .sampler
-            .batch
-            .min(self.images() * self.config.sampler.chains);
-        (0..self.config.methods.len())
-            .try_fold(0, |most, index| Ok(most.max(self.sampler(index)?.bytes(engine, batch))))
+    pub fn device_bytes(&self, engine: &dyn Engine) -> usize {
+        let batch = self.config.batch.states().min(self.images() * self.config.chains);
+        let bytes = (0..self.methods.len()).map(|index| self.driver(index).bytes(engine, batch));
+        bytes.max().unwrap_or(0)
     }
 
-    /// The sampler of method number `index`.
-    fn sampler(&self, index: usize) -> Result<Sampler<'_>> {
-        Ok(Sampler {
+    fn given(&self) -> Given<'_> {
+        Given {
             prior: &self.prior,
             problem: Some(&self.problem),
-            images: self.images(),
-            schedule: &self.schedule,
-            settings: self.config.sampler.settings(self.config.methods[index])?,
-        })
+            chains: self.config.chains,
+        }
     }
 
-    /// Names the run and one of its methods, so that no checkpoint of another one is continued.
-    fn fingerprint(&self, index: usize) -> Result<String> {
-        let text = self.config.to_toml()?;
-        Ok(format!(
-            "{}-{}",
-            self.config.methods[index].key(),
-            fingerprint::of_text(&text)
-        ))
+    /// The driver of method number `index`.
+    fn driver(&self, index: usize) -> Driver<'_> {
+        Driver {
+            method: self.methods[index].method.as_ref(),
+            given: self.given(),
+            images: self.images(),
+            seed: self.config.seed,
+            batch: self.config.batch.states(),
+        }
     }
 
     /// Runs every method from its checkpoint in the folder, or from the start, and keeps checkpoints on the way.
@@ -159,23 +177,22 @@ impl Run {
     /// # Errors
     /// [`Error::Interrupted`] if the hooks said stop; whatever ended the run otherwise.
     pub fn execute(&self, engine: &mut dyn Engine, folder: &RunFolder, hooks: &mut dyn Hooks) -> Result<Results> {
+        let text = fingerprint::of_text(&self.config.to_toml()?);
         let mut methods = Vec::new();
-        for (index, &method) in self.config.methods.iter().enumerate() {
-            let (path, fingerprint) = (folder.checkpoint(method), self.fingerprint(index)?);
+        for (index, &Configured { kind, .. }) in self.methods.iter().enumerate() {
+            // Names the run and its method, so that no checkpoint of another one is continued.
+            let (path, fingerprint) = (folder.checkpoint(kind), format!("{}-{text}", kind.key()));
             let resume = path
                 .exists()
                 .then(|| Checkpoint::read(&path, &fingerprint))
                 .transpose()?;
-            hooks.begin(method, resume.is_some());
+            hooks.begin(kind, resume.is_some());
             let mut keeper = Keeper::new(&path, &fingerprint, hooks);
-            let outcome = self.sampler(index)?.run(engine, resume, &mut keeper)?;
-            hooks.end(method);
-            match outcome {
-                Outcome::Finished(samples) => {
-                    // The results of all methods are written at the end; until then this keeps them.
-                    Checkpoint::finished(&samples).write(&path, &fingerprint)?;
-                    methods.push(MethodSamples { method, samples });
-                }
+            let outcome = self.driver(index).run(engine, resume, &mut keeper);
+            hooks.end(kind);
+            match outcome? {
+                // The results of all methods are written at the end; until then the last checkpoint keeps them.
+                Outcome::Finished(samples) => methods.push(MethodSamples { kind, samples }),
                 Outcome::Stopped => {
                     return Err(Error::Interrupted(format!(
                         "stopped; the state is saved: continue with `qcs run --resume --out {}`",

@@ -4,14 +4,13 @@ use std::path::Path;
 
 use super::{Run, RunFolder, evaluate};
 use crate::files::npy;
-use crate::likelihood::Method;
+use crate::methods::{Kind, Samples};
 use crate::output::{Diverged, Grid, Report, Series, Style, png};
-use crate::sampler::Samples;
 use crate::{Error, Images, Result};
 
 /// The samples of one method.
 pub struct MethodSamples {
-    pub method: Method,
+    pub kind: &'static dyn Kind,
     pub samples: Samples,
 }
 
@@ -36,12 +35,12 @@ impl Results {
         });
         let estimates: Vec<Images> = methods.iter().map(|m| m.samples.mean()).collect();
         let rows = methods.iter().zip(&estimates).flat_map(|(m, estimate)| {
-            evaluate(m.method.key(), estimate, truth.as_ref(), Some(&run.problem))
+            evaluate(m.kind.key(), estimate, truth.as_ref(), Some(&run.problem))
                 .expect("the sampler has checked that its images fit the problem")
         });
-        let seconds: Vec<(&str, f64)> = methods.iter().map(|m| (m.method.key(), m.samples.seconds)).collect();
+        let seconds: Vec<(&str, f64)> = methods.iter().map(|m| (m.kind.key(), m.samples.seconds)).collect();
         let diverged = methods.iter().flat_map(|m| {
-            let method = m.method.key();
+            let method = m.kind.key();
             m.samples.diverged.iter().map(move |&at| Diverged {
                 method: method.to_owned(),
                 at,
@@ -65,7 +64,7 @@ impl Results {
             write_npy(&folder.truth(), truth)?;
         }
         for (one, estimate) in self.methods.iter().zip(&self.estimates) {
-            write_method(&folder.method(one.method)?, &one.samples, estimate)?;
+            write_method(&folder.method(one.kind)?, &one.samples, estimate)?;
         }
         // Pictures are grey or RGB; other images are kept as arrays only.
         if matches!(self.estimates[0].shape.channels, 1 | 3) {
@@ -98,7 +97,7 @@ impl Results {
             });
         }
         for ((one, images), std) in self.methods.iter().zip(&estimates).zip(&deviations) {
-            let key = one.method.key();
+            let key = one.kind.key();
             let summary = self
                 .report
                 .methods
@@ -111,7 +110,7 @@ impl Results {
                 .map(|image| image.psnr.map(|psnr| format!("{psnr:.1} dB")))
                 .collect();
             series.push(Series {
-                title: one.method.title().to_owned(),
+                title: one.kind.title().to_owned(),
                 note: summary.map(|psnr| format!("{:.1} dB", psnr.mean)),
                 images,
                 captions,
@@ -119,7 +118,7 @@ impl Results {
             });
             if let Some(std) = std {
                 series.push(Series {
-                    title: format!("{} deviation", one.method.title()),
+                    title: format!("{} deviation", one.kind.title()),
                     note: None,
                     images: std,
                     captions: None,

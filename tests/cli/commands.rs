@@ -51,7 +51,7 @@ fn measure_writes_what_info_describes() {
     // Singular values fall by kappa^(1/M) from one to the next, M − 1 times.
     let condition = problem["condition"].as_f64().unwrap();
     assert!((condition / 50f64.powf(19.0 / 20.0) - 1.0).abs() < 1e-9, "{condition}");
-    assert_eq!(info["model"]["ngf"], 4);
+    assert_eq!(info["model"]["network"], "NCSNv2, ngf 4");
     assert_eq!(info["model"]["levels"], 6);
     assert!(info["machine"]["engine"].as_str().unwrap().starts_with("CPU"));
     let text = place
@@ -80,8 +80,8 @@ fn a_matrix_from_a_file_is_used_as_it_is() {
 #[test]
 fn run_writes_the_folder_it_promises() {
     let place = Place::with_problem();
-    let ran =
-        place.succeeds("run problem.safetensors --model model.safetensors --out run --method both --chains 2 --json");
+    let ran = place
+        .succeeds("run problem.safetensors --model model.safetensors --out run --method diag,ep --chains 2 --json");
     let expected = [
         "config.toml",
         "diag/0000.png",
@@ -223,7 +223,7 @@ fn score_and_likelihood_are_those_of_the_library_and_keep_the_shape() {
     assert_eq!(score.shape, [IMAGES, 1, 8, 8]);
     let prior = qcs::prior::Prior::open(&place.path("model.safetensors"), None).unwrap();
     let mut engine = qcs::engine::cpu::CpuEngine::new(1);
-    let expected = prior.score(&mut engine, &images(IMAGES), 0.5).unwrap();
+    let expected = qcs::methods::prior_score(&mut engine, &prior, &images(IMAGES), 0.5).unwrap();
     assert_eq!(score.to_f32(), expected.data);
 
     let x = images(IMAGES).data;

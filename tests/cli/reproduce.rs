@@ -62,7 +62,7 @@ fn threads_and_batch_never_change_a_sample() {
 fn flags_override_the_configuration() {
     let place = Place::with_problem();
     place.succeeds("run problem.safetensors --model model.safetensors --out a --seed 4");
-    place.succeeds("run --config a/config.toml --out b --seed 5 --gamma 0.01 --method diag --no-denoise");
+    place.succeeds("run --config a/config.toml --out b --seed 5 --gamma 0.01 --method diag --denoise=false");
     let config: toml::Table = place.text("b/config.toml").parse().unwrap();
     let sampler = &config["sampler"];
     assert_eq!(sampler["seed"].as_integer(), Some(5));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use qcs::files::npy;
-use qcs::prior::{Ncsnv2, Prior, parameters};
+use qcs::prior::{Prior, parameters};
 use qcs::{ImageShape, Images};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -86,8 +86,8 @@ impl Place {
         image: ImageShape,
         change: impl FnOnce(&mut Tensors, &mut HashMap<String, String>),
     ) {
-        let prior = Prior::random(Ncsnv2 { ngf: 4, image }, 3);
-        let mut tensors: Tensors = parameters(&prior.network)
+        let prior = Prior::random_of_width(4, image, 3);
+        let mut tensors: Tensors = parameters(prior.network())
             .into_iter()
             .map(|param| (param.name.clone(), (param.shape, prior.weight(&param.name).to_vec())))
             .collect();

@@ -8,11 +8,11 @@ mod memory;
 
 use std::path::{Path, PathBuf};
 
+use qcs::Images;
 use qcs::engine::cpu::CpuEngine;
-use qcs::engine::{Constants, Engine, State, Step};
-use qcs::plan::Program;
+use qcs::methods::prior_score;
 use qcs::prior::convert::{Container, ConvertOptions, Converted, Precision, Weights, convert};
-use qcs::prior::{Prior, ScorePlan, parameters};
+use qcs::prior::{Prior, parameters};
 use safetensors::{Dtype, SafeTensors};
 
 /// Those with an average beside the plain weights.
@@ -69,7 +69,7 @@ impl Expected {
 
     /// Whether the prior's weights are `factor` times the EMA, to the last bit, and its levels the model's.
     fn assert_equals(&self, prior: &Prior, factor: f64, context: &str) {
-        for param in parameters(&prior.network) {
+        for param in parameters(prior.network()) {
             let expected: Vec<f32> = self
                 .values(&format!("ema.{}", param.name))
                 .iter()
@@ -121,22 +121,10 @@ fn the_score_of_a_converted_checkpoint_equals_pytorchs_within_1e_4() {
     for name in WITH_EMA {
         let (_, prior) = converted(name, &for_8x8());
         let mut engine = CpuEngine::new(1);
-        let compiled = ScorePlan::new(&prior.network, 1, engine.target());
-        let steps = [Step {
-            beta,
-            ..Step::default()
-        }];
-        let constants = Constants {
-            steps: &steps,
-            prior: Some(&prior),
-            ..Constants::default()
-        };
-        let mut session = engine.session(&compiled.plan, constants).unwrap();
-        session.bind(&[State { image: 0, chain: 0 }]).unwrap();
-        session.write_f32(compiled.x, &x).unwrap();
-        session.execute(Program::Score, 0).unwrap();
-        let mut score = vec![0.0; x.len()];
-        session.read_f32(compiled.score, &mut score).unwrap();
+        let image = prior.image();
+        let score = prior_score(&mut engine, &prior, &Images::new(image, x.clone()), beta)
+            .unwrap()
+            .data;
         let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
         let pytorch = expected.values("score");
         let difference = norm(&mut score.iter().zip(&pytorch).map(|(&a, b)| f64::from(a) - b));
@@ -197,13 +185,13 @@ fn the_image_size_comes_from_the_checkpoints_settings_if_not_given() {
     for name in ["helper_deflated.pth", "shadow_params_deflated.pth"] {
         let (summary, prior) = converted(name, &ConvertOptions::default());
         assert_eq!(summary.image_size, Some(8), "{name}");
-        assert_eq!(prior.network.image, qcs::ImageShape::new(1, 8, 8), "{name}");
+        assert_eq!(prior.image(), qcs::ImageShape::new(1, 8, 8), "{name}");
         let options = ConvertOptions {
             image_size: Some(28),
             ..ConvertOptions::default()
         };
         assert_eq!(
-            converted(name, &options).1.network.image,
+            converted(name, &options).1.image(),
             qcs::ImageShape::new(1, 28, 28),
             "{name}"
         );

@@ -3,9 +3,12 @@
 use qcs::engine::Precision;
 use qcs::engine::cuda::CudaEngine;
 use qcs::files::npy;
-use qcs::prior::{Ncsnv2, Prior, Schedule};
+use qcs::likelihood::Likelihood;
+use qcs::methods::langevin::LangevinOptions;
+use qcs::methods::{Given, Options, Preset};
+use qcs::prior::Prior;
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
-use qcs::sampler::{Outcome, Sampler, Settings, Unobserved};
+use qcs::run::{Driver, Outcome, Unobserved};
 use qcs::{ImageShape, Images};
 use qcs_emulator::stand_in::{Child, Library};
 use qcs_kernels::sampler::step::StepRecord;
@@ -101,7 +104,7 @@ fn inside_a_noise_level_nothing_is_copied_waited_for_or_allocated() {
 /// Without an observer: a run by the command line also keeps checkpoints, by the clock.
 fn sample_three_levels(steps_per_level: usize) {
     let image = ImageShape::new(1, 8, 8);
-    let prior = Prior::random(Ncsnv2 { ngf: 4, image }, 0);
+    let prior = Prior::random_of_width(4, image, 0);
     let simulation = Simulation {
         bits: 1,
         step: None,
@@ -115,19 +118,25 @@ fn sample_three_levels(steps_per_level: usize) {
     };
     let images = Images::new(image, vec![0.5; 2 * image.len()]);
     let problem = Problem::simulate(images, sensing, &simulation).unwrap();
-    let sampler = Sampler {
-        prior: &prior,
-        problem: Some(&problem),
-        images: 2,
-        schedule: &Schedule::geometric(1.0, 0.1, 3).unwrap(),
-        settings: Settings {
-            steps_per_level,
-            step_scale: 0.1,
-            ..Settings::default()
+    let options = LangevinOptions {
+        steps_per_level: Some(steps_per_level),
+        step_scale: Some(0.1),
+        ..LangevinOptions::geometric(1.0, 0.1, 3)
+    };
+    let options = options.over(LangevinOptions::of_preset(Preset::find("mnist").unwrap()));
+    let driver = Driver {
+        method: &options.settings(Likelihood::default()).unwrap(),
+        given: Given {
+            prior: &prior,
+            problem: Some(&problem),
+            chains: 1,
         },
+        images: 2,
+        seed: 0,
+        batch: 8,
     };
     let mut engine = CudaEngine::new(0, Some(Precision::Fp32)).unwrap();
-    let outcome = sampler.run(&mut engine, None, &mut Unobserved).unwrap();
+    let outcome = driver.run(&mut engine, None, &mut Unobserved).unwrap();
     assert!(matches!(outcome, Outcome::Finished(samples) if samples.diverged.is_empty()));
 }
 

@@ -2,36 +2,29 @@
 
 use crate::golden::{Golden, relative_error};
 use qcs::engine::cpu::CpuEngine;
-use qcs::engine::{Constants, Engine, State, Step};
-use qcs::likelihood::{EpStart, Likelihood, LikelihoodPlan, Method};
-use qcs::plan::Program;
+use qcs::engine::{Constants, Engine, State};
+use qcs::likelihood::{Diag, Ep, EpStart, Likelihood};
+use qcs::methods::ScorePlan;
+use qcs::plan::{Program, Step};
 use qcs::problem::{Cells, Ensemble, Matrix, Problem};
 
 fn ep(iterations: usize) -> Likelihood {
-    Likelihood {
-        method: Method::Ep,
-        ep_iterations: iterations,
-        ep_start: EpStart::Unit,
-    }
+    Likelihood::Ep(Ep {
+        iterations,
+        start: EpStart::Unit,
+    })
 }
 
 fn diag() -> Likelihood {
-    Likelihood {
-        method: Method::Diag,
-        ..ep(0)
-    }
+    Likelihood::Diag(Diag)
 }
 
 /// The scores of states `x` `[B, N]` of images 0, 1, …, computed `batch` at a time.
 fn scores(problem: &Problem, likelihood: Likelihood, x: &[f32], beta: f64, batch: usize, threads: usize) -> Vec<f32> {
     let mut engine = CpuEngine::new(threads);
-    let compiled = LikelihoodPlan::new(&likelihood, problem, batch, engine.target());
-    let steps = [Step {
-        beta,
-        ..Step::default()
-    }];
+    let compiled = ScorePlan::of_likelihood(&likelihood, problem, batch, engine.target());
     let constants = Constants {
-        steps: &steps,
+        steps: &[Step::default()],
         problem: Some(problem),
         ..Constants::default()
     };
@@ -43,9 +36,10 @@ fn scores(problem: &Problem, likelihood: Likelihood, x: &[f32], beta: f64, batch
             .map(|image| State { image, chain: 0 })
             .collect();
         session.bind(&states).unwrap();
-        session.write_f32(compiled.x, x).unwrap();
-        session.execute(Program::Likelihood, 0).unwrap();
-        session.read_f32(compiled.score, result).unwrap();
+        session.write_values(compiled.x, x).unwrap();
+        session.write_values(compiled.level, &vec![beta; batch]).unwrap();
+        session.execute(Program::Step, 0).unwrap();
+        session.read_values(compiled.score, result).unwrap();
     }
     result
 }
@@ -99,10 +93,10 @@ fn ep_reaches_its_fixed_point_from_either_start() {
         ("ep_hard_kappa1e6_M48_N108.safetensors", 0.001),
     ] {
         check(file, "epconv_b", ep(200), sigma);
-        let matched = Likelihood {
-            ep_start: EpStart::Matched,
-            ..ep(200)
-        };
+        let matched = Likelihood::Ep(Ep {
+            iterations: 200,
+            start: EpStart::Matched,
+        });
         check(file, "epconv_b", matched, sigma);
     }
 }

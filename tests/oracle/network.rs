@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use crate::golden::{Golden, relative_error};
 use qcs::ImageShape;
 use qcs::engine::cpu::CpuEngine;
-use qcs::engine::{Constants, Engine, State, Step};
-use qcs::plan::Program;
-use qcs::prior::{Ncsnv2, Prior, Schedule, ScorePlan};
+use qcs::engine::{Constants, Engine, State};
+use qcs::methods::ScorePlan;
+use qcs::plan::{Program, Step};
+use qcs::prior::{Ncsnv2, Prior, Schedule};
 
 fn prior(golden: &Golden, image: ImageShape) -> Prior {
     let weights: HashMap<String, Vec<f32>> = golden
@@ -21,37 +22,31 @@ fn prior(golden: &Golden, image: ImageShape) -> Prior {
     Prior::new(Ncsnv2 { ngf: 16, image }, None, weights)
 }
 
-/// The scores of the golden's images, one at a time or all at once.
+/// The scores of the golden's images, each at its own level, so many at a time.
 fn scores(engine: &mut dyn Engine, prior: &Prior, golden: &Golden, batch: usize) -> Vec<f32> {
     let x = golden.f32("x");
     let levels = Schedule::geometric(50.0, 0.01, 232).unwrap();
-    let n = prior.network.image.len();
-    let compiled = ScorePlan::new(&prior.network, batch, engine.target());
-    let step = |&label: &f64| Step {
-        beta: f64::from(levels.levels()[label as usize]),
-        ..Step::default()
-    };
-    let labels = golden.f64("labels");
-    let steps: Vec<Step> = labels.iter().map(step).collect();
+    let level = |&label: &f64| f64::from(levels.levels()[label as usize]);
+    let levels: Vec<f64> = golden.f64("labels").iter().map(level).collect();
+    let n = prior.image().len();
+    let compiled = ScorePlan::of_prior(prior, batch, engine.target());
     let constants = Constants {
         prior: Some(prior),
-        steps: &steps,
+        steps: &[Step::default()],
         ..Constants::default()
     };
     let mut session = engine.session(&compiled.plan, constants).unwrap();
     session.bind(&[State { image: 0, chain: 0 }]).unwrap();
-    let mut result = Vec::new();
-    for image in 0..labels.len() {
-        // Each image has its own level; in a batch the others come along and are left out.
-        let first = if batch == 1 { image } else { 0 };
-        session
-            .write_f32(compiled.x, &x[first * n..(first + batch) * n])
-            .unwrap();
-        session.execute(Program::Score, image).unwrap();
-        let mut score = vec![0.0; batch * n];
-        session.read_f32(compiled.score, &mut score).unwrap();
-        let at = if batch == 1 { 0 } else { image };
-        result.extend_from_slice(&score[at * n..(at + 1) * n]);
+    let mut result = vec![0.0; x.len()];
+    for ((x, levels), score) in x
+        .chunks(batch * n)
+        .zip(levels.chunks(batch))
+        .zip(result.chunks_mut(batch * n))
+    {
+        session.write_values(compiled.x, x).unwrap();
+        session.write_values(compiled.level, levels).unwrap();
+        session.execute(Program::Step, 0).unwrap();
+        session.read_values(compiled.score, score).unwrap();
     }
     result
 }

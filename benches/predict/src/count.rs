@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use qcs::engine::cuda::CudaEngine;
-use qcs::engine::{Constants, Engine, Precision, State, Step};
-use qcs::plan::{Activation, Contents, Conv, Op, Plan, Program};
-use qcs::prior::{Ncsnv2, Prior};
+use qcs::engine::{Constants, Engine, Precision, State};
+use qcs::likelihood::Likelihood;
+use qcs::methods::langevin::LangevinOptions;
+use qcs::methods::{Given, Method, Preset};
+use qcs::plan::{Activation, Contents, Conv, NetworkOp, Op, Plan, Program, Step};
+use qcs::prior::Prior;
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
-use qcs::sampler::{Preset, SamplerPlan};
 use qcs::{Error, ImageShape, Images, Result};
 
 use super::counts::{CountedOp, Launch};
@@ -24,25 +26,24 @@ pub fn count(
     precision: Precision,
     launches: &Path,
 ) -> Result<Vec<CountedOp>> {
-    let image = ImageShape::new(preset.channels, preset.size, preset.size);
-    let prior = Prior::random(Ncsnv2 { ngf, image }, 0);
+    let image = preset.image();
+    let prior = Prior::random_of_width(ngf, image, 0);
     let problem = problem(preset, image, batch)?;
     let mut engine = CudaEngine::new(0, Some(precision))?;
     // Op by op, each in its range, instead of as a graph.
     engine.profile(1..=1)?;
     engine.prepare(&problem)?;
-    let whole = SamplerPlan::new(
-        &prior.network,
-        Some(&problem),
-        &preset.settings(),
-        batch,
-        engine.target(),
-    )
-    .plan;
+    let settings = LangevinOptions::of_preset(preset).settings(Likelihood::default())?;
+    let given = Given {
+        prior: &prior,
+        problem: Some(&problem),
+        chains: 1,
+    };
+    let whole = settings.passes(given)[0].compile(batch, engine.target()).plan;
     let mut seen = Vec::new();
     let plan = whole.only(Program::Step, |op| match op {
-        Op::Conv(conv) if seen.contains(&Shape::of(&whole, conv)) => false,
-        Op::Conv(conv) => {
+        Op::Network(NetworkOp::Conv(conv)) if seen.contains(&Shape::of(&whole, conv)) => false,
+        Op::Network(NetworkOp::Conv(conv)) => {
             seen.push(Shape::of(&whole, conv));
             true
         }
@@ -53,7 +54,7 @@ pub fn count(
         steps: &steps,
         prior: Some(&prior),
         problem: Some(&problem),
-        seed: 0,
+        ..Constants::default()
     };
     let mut session = engine.session(&plan, constants)?;
     session.bind(&(0..batch).map(|image| State { image, chain: 0 }).collect::<Vec<_>>())?;
@@ -114,7 +115,7 @@ fn join(whole: &Plan, executed: &Plan, counted: Vec<Vec<Launch>>) -> Result<Vec<
     for instruction in whole.program(Program::Step) {
         let mut next = || counted.next().expect("as many as the program has ops");
         let launches = match instruction.op {
-            Op::Conv(conv) => convs.entry(Shape::of(whole, &conv)).or_insert_with(next).clone(),
+            Op::Network(NetworkOp::Conv(conv)) => convs.entry(Shape::of(whole, &conv)).or_insert_with(next).clone(),
             _ => next(),
         };
         ops.push(CountedOp {
@@ -166,7 +167,7 @@ impl Shape {
 
 /// What ops are grouped by in the table.
 fn name(plan: &Plan, op: &Op) -> String {
-    let Op::Conv(conv) = op else {
+    let Op::Network(NetworkOp::Conv(conv)) = op else {
         return op.name().to_owned();
     };
     let Contents::Feature { channels: outputs, .. } = plan.tensor(conv.output).contents else {

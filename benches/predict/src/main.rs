@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use qcs::sampler::Preset;
+use qcs::methods::Preset;
 use qcs::{Error, Result};
 use qcs_emulator::stand_in::{self, Library};
 

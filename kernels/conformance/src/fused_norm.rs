@@ -4,7 +4,7 @@ use crate::conv::{self, Activation};
 use crate::tensor;
 use crate::values::normals;
 use crate::{Array, Case, Gpu, launch, part, relative_error};
-use qcs_kernels::network::conv::precision::Precision;
+use qcs_kernels::network::conv::rounding::Rounding;
 use qcs_kernels::network::norm_coefficients::{NormFinishArgs, NormMergeArgs, norm_coefficients};
 
 pub fn cases() -> Vec<Case> {
@@ -25,7 +25,7 @@ pub fn cases() -> Vec<Case> {
 struct Layer {
     shape: conv::Shape,
     /// Of the tensor cores; none for fp32.
-    precision: Option<Precision>,
+    precision: Option<Rounding>,
 }
 
 /// Sizes of the three configurations, of which 14×14 leaves the last strip short; sizes below a strip; every tile with
@@ -65,8 +65,8 @@ fn layers() -> Vec<Layer> {
     ];
     let with = |precision| move |shape| Layer { shape, precision };
     let mut layers: Vec<Layer> = fp32.map(with(None)).into();
-    layers.extend(tensor.map(with(Some(Precision::F16))));
-    layers.extend(tensor.map(with(Some(Precision::Tf32))));
+    layers.extend(tensor.map(with(Some(Rounding::F16))));
+    layers.extend(tensor.map(with(Some(Rounding::Tf32))));
     layers
 }
 

@@ -1,7 +1,6 @@
 //! The products and expectation propagation.
 
-use crate::sampler::Steps;
-use crate::values::{normals, normals_f64, uniforms};
+use crate::values::{levels, normals, normals_f64, uniforms};
 use crate::{Array, Case, Gpu, Plain, launch, relative_error};
 use qcs_kernels::launch::Arguments;
 use qcs_kernels::likelihood::diag_gradient::{DiagGradientArgs, diag_gradient};
@@ -9,11 +8,10 @@ use qcs_kernels::likelihood::ep_gradient::{EpGradientArgs, ep_gradient};
 use qcs_kernels::likelihood::ep_moments::{EpMessagesArgs, EpMomentsArgs, ep_moments, partial_sums};
 use qcs_kernels::likelihood::ep_separate::{EpSeparateArgs, ep_separate};
 use qcs_kernels::likelihood::ep_start::{EpStartArgs, ep_start};
-use qcs_kernels::likelihood::matrix_times::{MatrixTimesArgs, matrix_times};
-use qcs_kernels::likelihood::transposed_times::{TransposedTimesArgs, transposed_times};
+use qcs_kernels::product::matrix_times::{MatrixTimesArgs, matrix_times};
+use qcs_kernels::product::transposed_times::{TransposedTimesArgs, transposed_times};
 
 const SIGMA2: f64 = 0.0025;
-const BETA: f64 = 1.7;
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -88,12 +86,14 @@ fn start_case(states: usize, measurements: usize, matched: bool) -> Case {
         0,
         0.0,
         move |gpu| {
-            let mut expected = 0.0;
-            ep_start(BETA, matched.then_some((SIGMA2, 0.8)), &mut [], &mut expected);
-            let steps = Steps::at(gpu, BETA)?;
+            let mut expected = vec![f64::NAN; states];
+            for (beta, tau_f) in levels(states).into_iter().zip(&mut expected) {
+                ep_start(beta, matched.then_some((SIGMA2, 0.8)), &mut [], tau_f);
+            }
+            let level = Array::new(gpu, &levels(states))?;
             let (h_f, tau_f) = (Array::unset(gpu, states * measurements)?, Array::unset(gpu, states)?);
             let args = EpStartArgs {
-                schedule: steps.schedule(),
+                level: level.global(),
                 h_f: h_f.global(),
                 tau_f: tau_f.global(),
                 sigma2: SIGMA2,
@@ -105,7 +105,7 @@ fn start_case(states: usize, measurements: usize, matched: bool) -> Case {
             };
             launch(gpu, args)?;
             let zeros = vec![0.0; states * measurements];
-            Ok(relative_error(&tau_f.read()?, &vec![expected; states]) + relative_error(&h_f.read()?, &zeros))
+            Ok(relative_error(&tau_f.read()?, &expected) + relative_error(&h_f.read()?, &zeros))
         },
     )
 }
@@ -175,14 +175,14 @@ fn separate_case(states: usize, measurements: usize) -> Case {
             let mut expected_tau = vec![f64::NAN; states];
             for (s, output) in expected.chunks_mut(measurements).enumerate() {
                 let input = &input[s * measurements..(s + 1) * measurements];
-                expected_tau[s] = ep_separate(SIGMA2, BETA, &eigenvalues, input, tau_g[s], output);
+                expected_tau[s] = ep_separate(SIGMA2, levels(states)[s], &eigenvalues, input, tau_g[s], output);
             }
-            let steps = Steps::at(gpu, BETA)?;
+            let level = Array::new(gpu, &levels(states))?;
             let (eigenvalues, input) = (Array::new(gpu, &eigenvalues)?, Array::new(gpu, &input)?);
             let (tau_g, tau_f) = (Array::new(gpu, &tau_g)?, Array::unset(gpu, states)?);
             let output = Array::unset(gpu, states * measurements)?;
             let args = EpSeparateArgs {
-                schedule: steps.schedule(),
+                level: level.global(),
                 eigenvalues: eigenvalues.global(),
                 input: input.global(),
                 tau_g: tau_g.global(),
@@ -237,9 +237,9 @@ fn diag_case(states: usize, measurements: usize) -> Case {
         for (s, g) in expected.chunks_mut(measurements).enumerate() {
             let at = s * measurements..(s + 1) * measurements;
             let (lower, upper) = (&c.lower[at.clone()], &c.upper[at.clone()]);
-            diag_gradient(SIGMA2, BETA, &diag, lower, upper, &c.z[at], g);
+            diag_gradient(SIGMA2, levels(states)[s], &diag, lower, upper, &c.z[at], g);
         }
-        let steps = Steps::at(gpu, BETA)?;
+        let level = Array::new(gpu, &levels(states))?;
         let (lower, upper, z) = (
             Array::new(gpu, &c.lower)?,
             Array::new(gpu, &c.upper)?,
@@ -247,7 +247,7 @@ fn diag_case(states: usize, measurements: usize) -> Case {
         );
         let (diag, g) = (Array::new(gpu, &diag)?, Array::unset(gpu, states * measurements)?);
         let args = DiagGradientArgs {
-            schedule: steps.schedule(),
+            level: level.global(),
             diag: diag.global(),
             lower: lower.global(),
             upper: upper.global(),

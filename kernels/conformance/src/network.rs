@@ -1,7 +1,6 @@
 //! The ops on feature maps other than convolution.
 
-use crate::sampler::Steps;
-use crate::values::{feature_map, normals, uniforms};
+use crate::values::{feature_map, levels, normals, uniforms};
 use crate::{Array, Case, absolute_error, launch, relative_error};
 use qcs_kernels::global::Global;
 use qcs_kernels::network::elu::{EluArgs, elu};
@@ -124,14 +123,15 @@ fn store_case(shape: &str, states: usize, channels: usize, pixels: usize) -> Cas
     Case::new(format!("store_score {shape}"), 0, 0.0, move |gpu| {
         let input = feature_map(3, states, channels, pixels);
         let per_state = channels.next_multiple_of(8) * pixels;
-        let steps = Steps::at(gpu, 0.37)?;
         let mut expected = vec![f32::NAN; states * channels * pixels];
-        for (input, score) in input.chunks(per_state).zip(expected.chunks_mut(channels * pixels)) {
-            store_score(input, 0.37, channels, score);
+        let maps = input.chunks(per_state).zip(expected.chunks_mut(channels * pixels));
+        for ((input, score), level) in maps.zip(levels(states)) {
+            store_score(input, level as f32, channels, score);
         }
+        let level = Array::new(gpu, &levels(states))?;
         let (input, score) = (Array::new(gpu, &input)?, Array::unset(gpu, expected.len())?);
         let args = StoreScoreArgs {
-            schedule: steps.schedule(),
+            level: level.global(),
             input: input.global(),
             score: score.global(),
             states: states as u32,

@@ -1,6 +1,6 @@
 //! The ops of the Langevin sampler.
 
-use crate::values::{normals, uniforms};
+use crate::values::{levels, normals, uniforms};
 use crate::{Array, Case, Gpu, absolute_error, launch, relative_error};
 use qcs_kernels::global::Global;
 use qcs_kernels::launch::Arguments;
@@ -9,8 +9,9 @@ use qcs_kernels::sampler::StateKey;
 use qcs_kernels::sampler::denoise::{DenoiseArgs, denoise};
 use qcs_kernels::sampler::gamma::{GammaArgs, gamma};
 use qcs_kernels::sampler::langevin::{LangevinAcceptArgs, LangevinProposeArgs, langevin};
+use qcs_kernels::sampler::set_level::{SetLevelArgs, set_level};
 use qcs_kernels::sampler::start_state::{StartStateArgs, start_state};
-use qcs_kernels::sampler::step::{AdvanceStepArgs, Schedule, StepRecord};
+use qcs_kernels::sampler::step::{AdvanceStepArgs, StepRecord, StepTable};
 
 const SEED: u64 = 0x0123_4567_89ab_cdef;
 
@@ -18,7 +19,7 @@ const SEED: u64 = 0x0123_4567_89ab_cdef;
 const SHAPES: [(usize, usize); 5] = [(1, 784), (5, 3072), (3, 37), (2, 1), (1, 1026)];
 
 pub fn cases() -> Vec<Case> {
-    let mut cases = vec![advance_case()];
+    let mut cases = vec![advance_case(), level_case(1), level_case(300)];
     for (states, len) in SHAPES {
         cases.extend([
             start_case(states, len),
@@ -34,15 +35,15 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// A schedule of three records on the device; the cursor stands on the second, the others would give other numbers.
-pub struct Steps<'a> {
+/// A table of three records on the device; the cursor stands on the second, the others would give other numbers.
+struct Steps<'a> {
     records: Array<'a, f64>,
     cursor: Array<'a, u32>,
 }
 
 impl<'a> Steps<'a> {
     /// The steps of an op that reads the noise level alone.
-    pub fn at(gpu: &'a dyn Gpu, beta: f64) -> Result<Self, String> {
+    fn at(gpu: &'a dyn Gpu, beta: f64) -> Result<Self, String> {
         let step = StepRecord {
             beta,
             alpha: f64::NAN,
@@ -54,7 +55,7 @@ impl<'a> Steps<'a> {
     }
 
     /// The record in the middle of three is the current one.
-    pub fn new(gpu: &'a dyn Gpu, step: StepRecord) -> Result<Self, String> {
+    fn new(gpu: &'a dyn Gpu, step: StepRecord) -> Result<Self, String> {
         let mut records = [f64::NAN; 3 * StepRecord::WORDS];
         records[StepRecord::WORDS..][..StepRecord::WORDS].copy_from_slice(&step.words().map(f64::from_bits));
         Ok(Self {
@@ -63,8 +64,8 @@ impl<'a> Steps<'a> {
         })
     }
 
-    pub fn schedule(&self) -> Schedule {
-        Schedule {
+    fn table(&self) -> StepTable {
+        StepTable {
             records: self.records.cast(),
             cursor: self.cursor.global(),
         }
@@ -94,6 +95,22 @@ fn advance_case() -> Case {
             },
         )?;
         Ok(f64::from(cursor.read()?[0]) - 42.0)
+    })
+}
+
+fn level_case(states: usize) -> Case {
+    Case::new(format!("set_level {states}"), 0, 0.0, move |gpu| {
+        let (steps, level) = (Steps::at(gpu, 0.37)?, Array::unset(gpu, states)?);
+        let args = SetLevelArgs {
+            steps: steps.table(),
+            level: level.global(),
+            states: states as u32,
+            unused: 0,
+        };
+        launch(gpu, args)?;
+        let mut expected = vec![f64::NAN; states];
+        set_level(0.37, &mut expected);
+        Ok(absolute_error(&level.read()?, &expected))
     })
 }
 
@@ -201,7 +218,7 @@ fn langevin_case(states: usize, len: usize, with_likelihood: bool, momentum: Opt
                 Global::NONE
             };
             let propose = LangevinProposeArgs {
-                schedule: steps.schedule(),
+                steps: steps.table(),
                 keys: keys.cast(),
                 x: x.global(),
                 prior: prior.global(),
@@ -254,16 +271,21 @@ fn denoise_case(states: usize, len: usize) -> Case {
         }
         let mut expected = x.clone();
         for (state, x) in expected.chunks_mut(len).enumerate() {
-            denoise(0.01, &prior[state * len..(state + 1) * len], frozen[state], x);
+            denoise(
+                levels(states)[state],
+                &prior[state * len..(state + 1) * len],
+                frozen[state],
+                x,
+            );
         }
-        let steps = Steps::at(gpu, 0.01)?;
+        let level = Array::new(gpu, &levels(states))?;
         let (x, prior, frozen) = (
             Array::new(gpu, &x)?,
             Array::new(gpu, &prior)?,
             Array::new(gpu, &frozen)?,
         );
         let args = DenoiseArgs {
-            schedule: steps.schedule(),
+            level: level.global(),
             prior: prior.global(),
             frozen: frozen.global(),
             x: x.global(),

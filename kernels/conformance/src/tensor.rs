@@ -3,14 +3,14 @@
 use crate::values::{feature_map, normals};
 use crate::{Array, Case, Gpu, absolute_error, launch, relative_error};
 use qcs_kernels::global::Global;
-use qcs_kernels::network::conv::precision::{Precision, f16_value, round};
 use qcs_kernels::network::conv::prepare::{ConvPrepareArgs, conv_prepare, prepared_words};
+use qcs_kernels::network::conv::rounding::{Rounding, f16_value, round};
 use qcs_kernels::network::conv::tensor::{TensorConvArgs, pack_tensor_weights, packed_tensor_words};
 use qcs_kernels::network::conv::{Layer, conv};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for precision in [Precision::F16, Precision::Tf32] {
+    for precision in [Rounding::F16, Rounding::Tf32] {
         for (images, channels, pixels) in [(1, 3, 49), (2, 16, 196), (3, 40, 5), (1, 24, 1)] {
             for (norm, elu) in [(false, false), (false, true), (true, true)] {
                 cases.push(prepare_case(precision, images, channels, pixels, norm, elu));
@@ -36,17 +36,17 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// TF32's instructions came with compute capability 8.0.
-pub fn architecture(precision: Precision) -> u32 {
+pub fn architecture(precision: Rounding) -> u32 {
     match precision {
-        Precision::F16 => 70,
-        Precision::Tf32 => 80,
+        Rounding::F16 => 70,
+        Rounding::Tf32 => 80,
     }
 }
 
 /// Uploads a map, prepares it on the device, and gives its words.
 fn prepare<'a>(
     gpu: &'a dyn Gpu,
-    precision: Precision,
+    precision: Rounding,
     input: &[f32],
     coefficients: Option<&[f32]>,
     (images, channels, pixels): (usize, usize, usize),
@@ -72,7 +72,7 @@ fn prepare<'a>(
 
 /// The twin of [`prepare`], for all images.
 fn prepared(
-    precision: Precision,
+    precision: Rounding,
     input: &[f32],
     coefficients: Option<&[f32]>,
     images: usize,
@@ -96,7 +96,7 @@ fn prepared(
     output
 }
 
-fn prepare_case(precision: Precision, images: usize, channels: usize, pixels: usize, norm: bool, elu: bool) -> Case {
+fn prepare_case(precision: Rounding, images: usize, channels: usize, pixels: usize, norm: bool, elu: bool) -> Case {
     let name = format!("conv_prepare {precision:?} {images}×{channels}×{pixels} norm: {norm}, elu: {elu}");
     // Where the device's ELU is off by its own error, the nearest number may be the next one: 2⁻¹⁰ of at most 8.
     let bound = if elu { 8.0 / 1024.0 } else { 0.0 };
@@ -114,8 +114,8 @@ fn prepare_case(precision: Precision, images: usize, channels: usize, pixels: us
         let shape = (images, channels, pixels);
         let words = prepare(gpu, precision, &input, coefficients.as_deref(), shape, elu)?.read()?;
         let actual = match precision {
-            Precision::Tf32 => words,
-            Precision::F16 => halves(&words, images, wide / 8, pixels)?,
+            Rounding::Tf32 => words,
+            Rounding::F16 => halves(&words, images, wide / 8, pixels)?,
         };
         // Nearly all values must be the very same.
         let different = actual.iter().zip(&expected).filter(|(a, e)| a != e).count();
@@ -185,7 +185,7 @@ impl Operands {
     }
 
     /// The same with input and weights as the tensor cores see them.
-    fn rounded(&self, precision: Precision) -> Self {
+    fn rounded(&self, precision: Rounding) -> Self {
         let rounded = self.map(|v| round(precision, v));
         Self {
             bias: self.bias.clone(),
@@ -225,7 +225,7 @@ impl Operands {
     pub fn on<'a>(
         &self,
         gpu: &'a dyn Gpu,
-        precision: Precision,
+        precision: Rounding,
         statistics: bool,
     ) -> Result<(Array<'a, f32>, Option<Array<'a, f32>>), String> {
         let (images, inputs, outputs, height, width, taps, dilation) = self.shape;
@@ -269,7 +269,7 @@ impl Operands {
     }
 }
 
-fn name(precision: Precision, shape: Shape) -> String {
+fn name(precision: Rounding, shape: Shape) -> String {
     let (images, inputs, outputs, height, width, taps, dilation) = shape;
     format!("conv {precision:?} {images}×{inputs}→{outputs}×{height}×{width} {taps} taps, dilation {dilation}")
 }
@@ -282,7 +282,7 @@ fn flops((images, inputs, outputs, height, width, taps, _): Shape) -> u64 {
 const ADDITIONS: f64 = 2e-5;
 
 /// The operands are the rounded ones on both sides.
-fn conv_case(precision: Precision, shape: Shape) -> Case {
+fn conv_case(precision: Rounding, shape: Shape) -> Case {
     Case::new(name(precision, shape), flops(shape), ADDITIONS, move |gpu| {
         let operands = Operands::new(shape);
         let expected = operands.rounded(precision).twin();
@@ -294,7 +294,7 @@ fn conv_case(precision: Precision, shape: Shape) -> Case {
 
 /// Against the exact operands, in units of what their rounding allows: a product of two numbers of 11 bits is off by
 /// 2⁻¹⁰ of itself at most, so a sum by 2⁻¹⁰ of the sum of magnitudes.
-fn rounding_case(precision: Precision, shape: Shape) -> Case {
+fn rounding_case(precision: Rounding, shape: Shape) -> Case {
     let name = format!("{}, against exact operands", name(precision, shape));
     Case::new(name, flops(shape), 1.0, move |gpu| {
         let operands = Operands::new(shape);

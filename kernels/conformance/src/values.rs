@@ -21,6 +21,11 @@ pub fn uniforms(name: u32, len: usize) -> Vec<f32> {
     values
 }
 
+/// Noise levels, another one for each state.
+pub fn levels(states: usize) -> Vec<f64> {
+    (0..states).map(|state| 1.7 / (1 + state) as f64).collect()
+}
+
 fn stream(name: u32) -> Stream {
     Stream {
         seed: 7,

@@ -4,14 +4,13 @@ use super::Message;
 use super::ep_gradient::cell;
 use crate::global::Global;
 use crate::launch::{Arguments, Launch, THREADS};
-use crate::sampler::step::Schedule;
 
 /// The gradient with respect to z, for every cell.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct DiagGradientArgs {
-    /// The current step gives beta.
-    pub schedule: Schedule,
+    /// The noise level of each state, `[states]`
+    pub level: Global<f64>,
     /// diag(A·Aᵀ), `[measurements]`
     pub diag: Global<f64>,
     /// Bounds of the cells, `[states, measurements]`
@@ -66,7 +65,7 @@ mod kernel {
         let at = state * args.measurements as usize + index as usize;
         // SAFETY: the launch gives a state and a cell to each thread.
         unsafe {
-            let message = message(args.sigma2, args.schedule.now().beta, args.diag.read(index as usize));
+            let message = message(args.sigma2, args.level.read(state), args.diag.read(index as usize));
             let (lower, upper) = (args.lower.read(at), args.upper.read(at));
             args.g.store(at, cell(message, args.z.read(at), 0.0, lower, upper));
         }

@@ -3,14 +3,13 @@
 
 use crate::global::Global;
 use crate::launch::{Arguments, Launch};
-use crate::sampler::step::Schedule;
 
 /// The message from node b, for every state. A block takes a state.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct EpSeparateArgs {
-    /// The current step gives beta.
-    pub schedule: Schedule,
+    /// The noise level of each state, `[states]`
+    pub level: Global<f64>,
     /// Eigenvalues of A·Aᵀ, `[measurements]`
     pub eigenvalues: Global<f64>,
     /// Uᵀ·h^G, `[states, measurements]`
@@ -73,7 +72,7 @@ mod kernel {
         // SAFETY: the launch gives a state to each block.
         unsafe {
             let state = block() as usize;
-            let (tau_g, beta) = (args.tau_g.read(state), args.schedule.now().beta);
+            let (tau_g, beta) = (args.tau_g.read(state), args.level.read(state));
             let (mut sum_w, mut sum_dw) = (0.0, 0.0);
             let mut i = thread();
             while i < args.measurements {

@@ -2,14 +2,13 @@
 
 use crate::global::Global;
 use crate::launch::{Arguments, Launch, THREADS};
-use crate::sampler::step::Schedule;
 
 /// Starts EP for every state.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct EpStartArgs {
-    /// The current step gives beta.
-    pub schedule: Schedule,
+    /// The noise level of each state, `[states]`
+    pub level: Global<f64>,
     /// `[states, measurements]`
     pub h_f: Global<f64>,
     /// `[states]`
@@ -59,7 +58,7 @@ mod kernel {
                     .store(state * args.measurements as usize + element as usize, 0.0);
             }
             if element == 0 {
-                let beta = args.schedule.now().beta;
+                let beta = args.level.read(state);
                 let matched = 1.0 / (args.sigma2 + beta * beta * args.mean_diag);
                 args.tau_f.store(state, if args.matched != 0 { matched } else { 1.0 });
             }

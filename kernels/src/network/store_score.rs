@@ -1,15 +1,14 @@
-//! The feature map divided by beta, as a state `[channels, pixels]`.
+//! The feature map divided by the noise level of its state, as a state `[channels, pixels]`.
 
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
-use crate::sampler::step::Schedule;
 
 /// Takes the prior score out of the network. A thread writes one element.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct StoreScoreArgs {
-    /// The current step gives beta.
-    pub schedule: Schedule,
+    /// The noise level of each state, `[states]`
+    pub level: Global<f64>,
     /// Feature map
     pub input: Global<f32>,
     /// `[states, channels, pixels]`
@@ -35,11 +34,11 @@ unsafe impl Arguments for StoreScoreArgs {
 }
 
 /// The twin: one state.
-pub fn store_score(input: &[f32], beta: f32, channels: usize, score: &mut [f32]) {
+pub fn store_score(input: &[f32], level: f32, channels: usize, score: &mut [f32]) {
     let pixels = score.len() / channels;
     for (at, score) in score.iter_mut().enumerate() {
         let (c, pixel) = (at / pixels, at % pixels);
-        *score = input[(c / BLOCK * pixels + pixel) * BLOCK + c % BLOCK] / beta;
+        *score = input[(c / BLOCK * pixels + pixel) * BLOCK + c % BLOCK] / level;
     }
 }
 
@@ -65,8 +64,8 @@ mod kernel {
         let from = (plane * args.pixels + pixel) * BLOCK as u32 + channel % BLOCK as u32;
         // SAFETY: state, channel and pixel are there; each thread has its own element.
         unsafe {
-            let beta = args.schedule.now().beta as f32;
-            args.score.store(at as usize, args.input.read(from as usize) / beta);
+            let level = args.level.read(state as usize) as f32;
+            args.score.store(at as usize, args.input.read(from as usize) / level);
         }
     }
 }

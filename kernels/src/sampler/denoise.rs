@@ -1,6 +1,5 @@
-//! x += beta²·prior, except for frozen states and where the score is not finite.
+//! x += level²·prior, except for frozen states and where the score is not finite.
 
-use super::step::Schedule;
 use crate::global::Global;
 use crate::launch::{Arguments, Launch};
 
@@ -8,8 +7,8 @@ use crate::launch::{Arguments, Launch};
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct DenoiseArgs {
-    /// The current step gives beta.
-    pub schedule: Schedule,
+    /// The noise level of each state, `[states]`
+    pub level: Global<f64>,
     /// `[states, len]`
     pub prior: Global<f32>,
     /// `[states]`
@@ -69,7 +68,7 @@ mod kernel {
             if block_sum(broken, scratch()) != 0.0 || args.frozen.read(state) != 0 {
                 return;
             }
-            let beta = args.schedule.now().beta;
+            let beta = args.level.read(state);
             let beta2 = (beta * beta) as f32;
             let mut element = thread();
             while element < args.len {

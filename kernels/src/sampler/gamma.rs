@@ -36,7 +36,7 @@ unsafe impl Arguments for GammaArgs {
     }
 }
 
-/// The twin: one state. `xi` is the factor, or gamma itself if it is constant.
+/// The twin: one state. `factor` is xi, or gamma itself if it is constant.
 pub fn gamma(prior: &[f32], likelihood: &[f32], factor: f64, adaptive: bool) -> f64 {
     let squares = |values: &[f32]| values.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>();
     rule(squares(prior), squares(likelihood), factor, adaptive)

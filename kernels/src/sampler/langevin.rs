@@ -5,7 +5,7 @@
 //! the proposals of the others. No thread can know alone whether its state stays finite.
 
 use super::StateKey;
-use super::step::{Schedule, StepRecord};
+use super::step::{StepRecord, StepTable};
 use crate::global::Global;
 use crate::launch::{Arguments, Launch, THREADS};
 use crate::philox::{Stream, normals};
@@ -15,7 +15,7 @@ use crate::philox::{Stream, normals};
 #[repr(C)]
 pub struct LangevinProposeArgs {
     /// The current step gives momentum, alpha, noise and the number of the step.
-    pub schedule: Schedule,
+    pub steps: StepTable,
     /// `[states]`
     pub keys: Global<StateKey>,
     /// `[states, len]`
@@ -228,7 +228,7 @@ mod kernel {
             if args.frozen.load(state) != 0 {
                 return;
             }
-            let step = args.schedule.now();
+            let step = args.steps.now();
             let with_likelihood = args.likelihood.is_some();
             let gamma = if with_likelihood { args.gamma.read(state) } else { 0.0 };
             let update = Update::of(step, gamma);

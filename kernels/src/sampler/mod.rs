@@ -3,6 +3,7 @@
 pub mod denoise;
 pub mod gamma;
 pub mod langevin;
+pub mod set_level;
 pub mod start_state;
 pub mod step;
 

@@ -1,4 +1,4 @@
-//! Where the device is in the schedule.
+//! Where the device is in its run.
 //!
 //! The records of all steps are uploaded once. Kernels read the one that the cursor points at, and the last kernel of a
 //! step moves the cursor on, so that a captured graph can be launched again and again without a word from the host.
@@ -33,10 +33,10 @@ impl StepRecord {
     }
 }
 
-/// The schedule on the device and the place in it.
+/// The steps on the device and the place among them.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Schedule {
+pub struct StepTable {
     /// One record per step.
     pub records: Global<StepRecord>,
     /// One word: the index of the current record.
@@ -44,7 +44,7 @@ pub struct Schedule {
 }
 
 #[cfg(target_arch = "nvptx64")]
-impl Schedule {
+impl StepTable {
     /// The current record.
     ///
     /// # Safety

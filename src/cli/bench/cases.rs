@@ -2,12 +2,14 @@
 
 use std::time::Instant;
 
-use qcs::engine::{Constants, Engine, Products, State, Step};
-use qcs::likelihood::{Likelihood, LikelihoodPlan, Method};
-use qcs::plan::{Contents, Op, Plan, PlanBuilder, Program};
-use qcs::prior::{Ncsnv2, Prior, Schedule, ScorePlan};
+use qcs::engine::{Constants, Engine, Products, State};
+use qcs::likelihood::{Diag, Ep, Likelihood};
+use qcs::methods::langevin::{LangevinOptions, LangevinSettings};
+use qcs::methods::{Given, Method, Preset, ScorePlan};
+use qcs::plan::{Contents, Plan, PlanBuilder, ProductOp, Program, SamplerOp, Step, TensorId};
+use qcs::prior::{Prior, Schedule};
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
-use qcs::sampler::{Outcome, Preset, Sampler, SamplerPlan, Settings, Unobserved};
+use qcs::run::{Driver, Outcome, Unobserved};
 use qcs::{Error, ImageShape, Images, Result};
 
 use super::What;
@@ -43,16 +45,18 @@ impl Setting {
         engine: &mut dyn Engine,
         report: &mut dyn FnMut(Timing) -> Result<()>,
     ) -> Result<()> {
-        let image = ImageShape::new(self.preset.channels, self.preset.size, self.preset.size);
-        let prior = Prior::random(Ncsnv2 { ngf: self.ngf, image }, 0);
+        let image = self.preset.image();
+        let prior = Prior::random_of_width(self.ngf, image, 0);
         let measured = whats.iter().any(|what| !matches!(what, What::Forward | What::Langevin));
         let problem = measured.then(|| self.problem(image)).transpose()?;
         for &what in whats {
             let timings = match (what, &problem) {
                 (What::Forward, _) => vec![self.forward(engine, &prior)?],
                 (What::Langevin, _) => vec![self.langevin(engine, image)?],
-                (What::Ep, Some(problem)) => vec![self.likelihood(engine, problem, what, Method::Ep)?],
-                (What::Diag, Some(problem)) => vec![self.likelihood(engine, problem, what, Method::Diag)?],
+                (What::Ep, Some(problem)) => {
+                    vec![self.likelihood(engine, problem, what, &Likelihood::Ep(Ep::default()))?]
+                }
+                (What::Diag, Some(problem)) => vec![self.likelihood(engine, problem, what, &Likelihood::Diag(Diag))?],
                 (What::Products, Some(problem)) => self.rotations(engine, problem)?,
                 (What::Step, Some(problem)) => vec![self.step(engine, &prior, problem)?],
                 (What::Run, Some(problem)) => vec![self.reconstruct(engine, &prior, problem)?],
@@ -80,36 +84,35 @@ impl Setting {
         Problem::simulate(images, sensing, &simulation)
     }
 
-    fn settings(&self) -> Settings {
-        Settings {
-            batch: self.batch,
-            ..self.preset.settings()
-        }
+    fn settings(&self) -> Result<LangevinSettings> {
+        LangevinOptions::of_preset(self.preset).settings(Likelihood::default())
     }
 
     fn forward(&self, engine: &mut dyn Engine, prior: &Prior) -> Result<Timing> {
-        let compiled = ScorePlan::new(&prior.network, self.batch, engine.target());
+        let compiled = ScorePlan::of_prior(prior, self.batch, engine.target());
         let constants = Constants {
             prior: Some(prior),
             ..Constants::default()
         };
-        self.time(What::Forward, engine, &compiled.plan, constants, Program::Score)
+        self.time(What::Forward, engine, &compiled.plan, constants, Some(compiled.level))
     }
 
-    fn likelihood(&self, engine: &mut dyn Engine, problem: &Problem, what: What, method: Method) -> Result<Timing> {
-        if method == Method::Ep {
+    fn likelihood(
+        &self,
+        engine: &mut dyn Engine,
+        problem: &Problem,
+        what: What,
+        likelihood: &Likelihood,
+    ) -> Result<Timing> {
+        let compiled = ScorePlan::of_likelihood(likelihood, problem, self.batch, engine.target());
+        if compiled.plan.needs_spectrum() {
             engine.prepare(problem)?;
         }
-        let likelihood = Likelihood {
-            method,
-            ..Likelihood::default()
-        };
-        let compiled = LikelihoodPlan::new(&likelihood, problem, self.batch, engine.target());
         let constants = Constants {
             problem: Some(problem),
             ..Constants::default()
         };
-        self.time(what, engine, &compiled.plan, constants, Program::Likelihood)
+        self.time(what, engine, &compiled.plan, constants, Some(compiled.level))
     }
 
     fn langevin(&self, engine: &mut dyn Engine, image: ImageShape) -> Result<Timing> {
@@ -118,13 +121,13 @@ impl Setting {
         let frozen = plan.persistent(Contents::U32(1));
         plan.begin(Program::Step);
         let gamma = plan.temporary(Contents::F64(1));
-        plan.push(Op::Gamma {
+        plan.push(SamplerOp::Gamma {
             prior,
             likelihood,
-            rule: self.settings().gamma,
+            rule: self.settings()?.gamma,
             gamma,
         });
-        plan.push(Op::Langevin {
+        plan.push(SamplerOp::Langevin {
             x,
             prior,
             likelihood: Some((likelihood, gamma)),
@@ -132,7 +135,7 @@ impl Setting {
             frozen,
         });
         let plan = plan.finish(engine.target());
-        self.time(What::Langevin, engine, &plan, Constants::default(), Program::Step)
+        self.time(What::Langevin, engine, &plan, Constants::default(), None)
     }
 
     /// U·d by our own code, and by the library if there is one that may be used.
@@ -141,18 +144,18 @@ impl Setting {
         let mut plan = PlanBuilder::new(self.batch, engine.target());
         let [input, output] = [(); 2].map(|()| plan.persistent(Contents::F64(self.measurements)));
         plan.begin(Program::Step);
-        plan.push(Op::RotateOut { input, output });
+        plan.push(ProductOp::RotateOut { input, output });
         let plan = plan.finish(engine.target());
         let constants = Constants {
             problem: Some(problem),
             ..Constants::default()
         };
         engine.choose_products(Products::Own);
-        let mut timings = vec![self.time(What::Products, engine, &plan, constants, Program::Step)?];
+        let mut timings = vec![self.time(What::Products, engine, &plan, constants, None)?];
         if self.products != Products::Own && engine.choose_products(Products::Library) {
             timings.push(Timing {
                 name: "products_cublas",
-                ..self.time(What::Products, engine, &plan, constants, Program::Step)?
+                ..self.time(What::Products, engine, &plan, constants, None)?
             });
         }
         engine.choose_products(self.products);
@@ -161,28 +164,36 @@ impl Setting {
 
     fn step(&self, engine: &mut dyn Engine, prior: &Prior, problem: &Problem) -> Result<Timing> {
         engine.prepare(problem)?;
-        let settings = self.settings();
-        let compiled = SamplerPlan::new(&prior.network, Some(problem), &settings, self.batch, engine.target());
+        let settings = self.settings()?;
+        let plan = sampling(&settings, self.given(prior, problem), self.batch, engine);
         let constants = Constants {
             prior: Some(prior),
             problem: Some(problem),
             ..Constants::default()
         };
-        let timing = self.time(What::Step, engine, &compiled.plan, constants, Program::Step)?;
+        let timing = self.time(What::Step, engine, &plan, constants, None)?;
         Ok(Timing {
             steps: Some(1),
             ..timing
         })
     }
 
-    /// Executes a program again and again. Every repetition is the next step: a device goes on by itself.
+    fn given<'a>(&self, prior: &'a Prior, problem: &'a Problem) -> Given<'a> {
+        Given {
+            prior,
+            problem: Some(problem),
+            chains: 1,
+        }
+    }
+
+    /// Executes the step program again and again, at noise level 1. Every repetition is the next step: a device goes on by itself.
     fn time(
         &self,
         what: What,
         engine: &mut dyn Engine,
         plan: &Plan,
         constants: Constants<'_>,
-        program: Program,
+        level: Option<TensorId>,
     ) -> Result<Timing> {
         let step = |index| Step::plain(1.0, 1e-4, index);
         let steps: Vec<Step> = (0..(self.warm_up + self.repetitions) as u32).map(step).collect();
@@ -195,10 +206,13 @@ impl Setting {
         )?;
         let states: Vec<State> = (0..self.batch).map(|image| State { image, chain: 0 }).collect();
         session.bind(&states)?;
+        if let Some(level) = level {
+            session.write_values(level, &vec![1.0f64; self.batch])?;
+        }
         session.execute(Program::Start, 0)?;
         let mut execute = |step: usize| {
             let begun = Instant::now();
-            session.execute(program, step)?;
+            session.execute(Program::Step, step)?;
             session.wait()?;
             Ok::<f64, Error>(begun.elapsed().as_secs_f64())
         };
@@ -209,30 +223,31 @@ impl Setting {
         Ok(Timing {
             name: what.name(),
             seconds: repetitions.map(execute).collect::<Result<_>>()?,
-            flops: plan.flops(program),
+            flops: plan.flops(Program::Step),
             steps: None,
         })
     }
 
     /// A whole run over the first levels of the preset's schedule, from the upload to the samples.
     fn reconstruct(&self, engine: &mut dyn Engine, prior: &Prior, problem: &Problem) -> Result<Timing> {
-        let levels = self.preset.schedule().levels()[..self.levels].to_vec();
-        let settings = Settings {
+        let settings = self.settings()?;
+        let settings = LangevinSettings {
             denoise: false,
-            ..self.settings()
+            schedule: Schedule::new(settings.schedule.levels()[..self.levels].to_vec())?,
+            ..settings
         };
-        let sampler = Sampler {
-            prior,
-            problem: Some(problem),
+        let driver = Driver {
+            method: &settings,
+            given: self.given(prior, problem),
             images: self.batch,
-            schedule: &Schedule::new(levels)?,
-            settings,
+            seed: 0,
+            batch: self.batch,
         };
         let steps = self.levels * settings.steps_per_level;
-        let plan = SamplerPlan::new(&prior.network, Some(problem), &settings, self.batch, engine.target()).plan;
+        let plan = sampling(&settings, driver.given, self.batch, engine);
         let mut run = || {
             let begun = Instant::now();
-            match sampler.run(engine, None, &mut Unobserved)? {
+            match driver.run(engine, None, &mut Unobserved)? {
                 Outcome::Finished(_) => Ok(begun.elapsed().as_secs_f64()),
                 Outcome::Stopped => Err(Error::Failed("the run was stopped".to_owned())),
             }
@@ -247,4 +262,9 @@ impl Setting {
             steps: Some(steps),
         })
     }
+}
+
+/// The plan of a batch.
+fn sampling(settings: &LangevinSettings, given: Given<'_>, batch: usize, engine: &dyn Engine) -> Plan {
+    settings.passes(given)[0].compile(batch, engine.target()).plan
 }

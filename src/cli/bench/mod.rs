@@ -6,7 +6,7 @@ mod report;
 use clap::{Args, ValueEnum};
 
 use qcs::engine::{self, DeviceChoice, Precision};
-use qcs::sampler::Preset;
+use qcs::methods::Preset;
 use qcs::{Error, Result};
 
 use super::Global;

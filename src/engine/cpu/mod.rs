@@ -1,21 +1,17 @@
 //! The CPU engine: one arena, one pool of threads, one function per op.
 
-mod conv;
-mod ep;
-mod features;
-mod langevin;
 mod memory;
+mod ops;
 mod peak;
-mod products;
 mod session;
 mod simd;
 mod threads;
 
 use crate::Result;
 use crate::engine::{Constants, Engine, Precision, Session};
-use crate::plan::{Contents, Conv, Op, Plan, PlanBuilder, Target, TensorId};
-pub use conv::Algorithm;
-use conv::{BLOCK, ConvShape};
+use crate::plan::{Conv, NetworkOp, Op, Plan, PlanBuilder, ProductOp, SamplerOp, Target};
+pub use ops::network::conv::Algorithm;
+use ops::network::{BLOCK, conv_shape};
 use simd::Isa;
 use threads::Threads;
 
@@ -113,17 +109,17 @@ impl Target for CpuTarget {
     fn scratch_bytes(&self, op: &Op, plan: &PlanBuilder) -> usize {
         let bytes = |id| plan.batch() * plan.contents(id).bytes(BLOCK);
         match *op {
-            Op::Conv(conv) => {
+            Op::Network(NetworkOp::Conv(conv)) => {
                 let shape = conv_shape(plan.batch(), &conv, |id| plan.contents(id));
                 4 * shape.scratch_len(self.threads)
             }
-            Op::MaxPool { input, .. } => bytes(input),
+            Op::Network(NetworkOp::MaxPool { input, .. }) => bytes(input),
             // x in f64, and z before it is transposed
-            Op::Project { x, z } => 2 * bytes(x) + bytes(z),
+            Op::Product(ProductOp::Project { x, z }) => 2 * bytes(x) + bytes(z),
             // the f64 sums of an f32 result
-            Op::BackProject { score, .. } => 2 * bytes(score),
-            Op::RotateIn { output, .. } | Op::RotateOut { output, .. } => bytes(output),
-            Op::Langevin { x, .. } => bytes(x),
+            Op::Product(ProductOp::BackProject { score, .. }) => 2 * bytes(score),
+            Op::Product(ProductOp::RotateIn { output, .. } | ProductOp::RotateOut { output, .. }) => bytes(output),
+            Op::Sampler(SamplerOp::Langevin { x, .. }) => bytes(x),
             _ => 0,
         }
     }
@@ -132,20 +128,4 @@ impl Target for CpuTarget {
 /// How a convolution of the plan is computed.
 pub fn conv_algorithm(plan: &Plan, conv: &Conv) -> Algorithm {
     conv_shape(plan.batch, conv, |id| plan.tensor(id).contents).algorithm
-}
-
-fn conv_shape(batch: usize, op: &Conv, contents: impl Fn(TensorId) -> Contents) -> ConvShape {
-    let (inputs, ..) = contents(op.input).feature();
-    let (outputs, height, width) = contents(op.output).feature();
-    let (in_blocks, out_blocks) = (inputs.div_ceil(BLOCK), outputs.div_ceil(BLOCK));
-    ConvShape {
-        batch,
-        in_blocks,
-        out_blocks,
-        height,
-        width,
-        kernel: op.kernel,
-        dilation: op.dilation,
-        algorithm: Algorithm::of(op.kernel, in_blocks, out_blocks),
-    }
 }

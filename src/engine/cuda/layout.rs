@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use qcs_kernels::network::conv::precision::Precision as Tensor;
+use qcs_kernels::network::conv::rounding::Rounding;
 use qcs_kernels::network::conv::tensor::packed_tensor_words;
 use qcs_kernels::network::conv::{pack_weights, packed_len, tensor::pack_tensor_weights};
 use qcs_kernels::network::padded;
@@ -13,15 +13,13 @@ use super::blas::{WORKSPACE_ALIGNMENT, WORKSPACE_BYTES};
 use super::driver::Memory;
 use crate::Result;
 use crate::engine::{Constants, Precision};
-use crate::plan::{ALIGNMENT, Contents, Conv, Op, ParamId, Plan, TensorId};
+use crate::plan::{ALIGNMENT, Contents, Conv, Packing, ParamId, Plan, TensorId};
 use crate::problem::{Problem, Spectrum, Values};
 
 /// Byte offsets into the allocation. The plan's arena comes first, so a tensor's offset is its own.
 pub struct Layout {
-    /// Packed weights of the convolutions
-    convs: HashMap<ParamId, usize>,
-    /// Biases and parameters of norms, padded to whole blocks
-    vectors: HashMap<ParamId, usize>,
+    /// The weights of the prior, packed as the ops want them
+    params: HashMap<ParamId, usize>,
     /// `[M, N]` in the precision of its file
     pub a: usize,
     /// `[M, M]` f64
@@ -53,12 +51,14 @@ impl Layout {
             end = start + bytes;
             start
         };
-        let convs = plan.convs();
-        let conv_bytes = |conv: &Conv| 4 * packed_words(plan, conv, precision);
-        let convs = convs.iter().map(|c| (c.weight, place(conv_bytes(c)))).collect();
-        let vectors = vectors(plan);
-        let vector_bytes = |id: ParamId| 4 * padded(plan.params()[id.0 as usize].shape[0]);
-        let vectors = vectors.into_iter().map(|id| (id, place(vector_bytes(id)))).collect();
+        let bytes = |(id, packing): &(ParamId, Packing)| {
+            4 * match packing {
+                Packing::Conv(conv) => packed_words(plan, conv, precision),
+                Packing::Channels => padded(plan.param(*id).shape[0]),
+            }
+        };
+        let params = plan.packed_params().into_iter();
+        let params = params.map(|param| (param.0, place(bytes(&param)))).collect();
         let (m, n) = constants.problem.map_or((0, 0), |p| (p.a().rows(), p.a().cols()));
         let element = match constants.problem.map(|p| p.a().values()) {
             Some(Values::F64(_)) => 8,
@@ -79,8 +79,7 @@ impl Layout {
             end = workspace + WORKSPACE_BYTES;
         }
         Self {
-            convs,
-            vectors,
+            params,
             a,
             u,
             eigenvalues,
@@ -95,12 +94,9 @@ impl Layout {
         }
     }
 
-    pub fn conv(&self, weight: ParamId) -> usize {
-        self.convs[&weight]
-    }
-
-    pub fn vector(&self, param: ParamId) -> usize {
-        self.vectors[&param]
+    /// Where a weight lies.
+    pub fn param(&self, id: ParamId) -> usize {
+        self.params[&id]
     }
 
     /// Copies what does not change from batch to batch: weights, A, U, the steps.
@@ -116,14 +112,16 @@ impl Layout {
             let prior = constants.prior.expect("checked when the session was made");
             prior.weight(&plan.params()[id.0 as usize].name)
         };
-        for conv in plan.convs() {
-            let packed = pack(plan, &conv, precision, weight(conv.weight));
-            memory.write(self.conv(conv.weight), &packed)?;
-        }
-        for (&id, &offset) in &self.vectors {
-            let mut values = weight(id).to_vec();
-            values.resize(padded(values.len()), 0.0);
-            memory.write(offset, &values)?;
+        for (id, packing) in plan.packed_params() {
+            let offset = self.param(id);
+            match packing {
+                Packing::Conv(conv) => memory.write(offset, &pack(plan, &conv, precision, weight(id)))?,
+                Packing::Channels => {
+                    let mut values = weight(id).to_vec();
+                    values.resize(padded(values.len()), 0.0);
+                    memory.write(offset, &values)?;
+                }
+            }
         }
         if let Some(problem) = constants.problem {
             self.upload_problem(memory, problem, spectrum, plan.rotates())?;
@@ -164,7 +162,7 @@ impl Layout {
 }
 
 /// The precision that the tensor cores compute a convolution in; `None` is fp32 on the ordinary ones.
-pub fn tensor_precision(precision: Precision, conv: &Conv, contents: impl Fn(TensorId) -> Contents) -> Option<Tensor> {
+pub fn rounding(precision: Precision, conv: &Conv, contents: impl Fn(TensorId) -> Contents) -> Option<Rounding> {
     let channels = |id| contents(id).feature().0;
     precision.of_conv(channels(conv.input), channels(conv.output))
 }
@@ -177,9 +175,9 @@ fn dims(plan: &Plan, conv: &Conv) -> (usize, usize, usize) {
 
 fn packed_words(plan: &Plan, conv: &Conv, precision: Precision) -> usize {
     let (outputs, inputs, taps) = dims(plan, conv);
-    match tensor_precision(precision, conv, |id| plan.tensor(id).contents) {
+    match rounding(precision, conv, |id| plan.tensor(id).contents) {
         None => packed_len(outputs, inputs, taps),
-        Some(tensor) => packed_tensor_words(tensor, outputs, inputs, taps),
+        Some(rounding) => packed_tensor_words(rounding, outputs, inputs, taps),
     }
 }
 
@@ -187,31 +185,16 @@ fn packed_words(plan: &Plan, conv: &Conv, precision: Precision) -> usize {
 fn pack(plan: &Plan, conv: &Conv, precision: Precision, weight: &[f32]) -> Vec<u32> {
     let (outputs, inputs, taps) = dims(plan, conv);
     let words = packed_words(plan, conv, precision);
-    match tensor_precision(precision, conv, |id| plan.tensor(id).contents) {
+    match rounding(precision, conv, |id| plan.tensor(id).contents) {
         None => {
             let mut packed = vec![0.0; words];
             pack_weights(weight, outputs, inputs, taps, &mut packed);
             packed.into_iter().map(f32::to_bits).collect()
         }
-        Some(tensor) => {
+        Some(rounding) => {
             let mut packed = vec![0; words];
-            pack_tensor_weights(tensor, weight, outputs, inputs, taps, &mut packed);
+            pack_tensor_weights(rounding, weight, outputs, inputs, taps, &mut packed);
             packed
         }
     }
-}
-
-/// Biases and parameters of norms, each once, in the order of the plan.
-fn vectors(plan: &Plan) -> Vec<ParamId> {
-    let mut ids: Vec<ParamId> = Vec::new();
-    for instruction in plan.instructions() {
-        match instruction.op {
-            Op::Conv(conv) => ids.extend(conv.bias),
-            Op::NormCoefficients { alpha, gamma, beta, .. } => ids.extend([alpha, gamma, beta]),
-            _ => {}
-        }
-    }
-    let mut seen = vec![false; plan.params().len()];
-    ids.retain(|id| !std::mem::replace(&mut seen[id.0 as usize], true));
-    ids
 }

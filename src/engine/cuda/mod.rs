@@ -3,14 +3,18 @@
 //! The driver is looked for at run time: nothing here is needed to build qcs or to run it on a CPU. This is the only place
 //! that knows of CUDA.
 
+// Public for `tests/cuda_libraries.rs` alone, which calls each function of the libraries by itself.
+#[doc(hidden)]
 pub mod blas;
-mod calls;
 mod check;
 mod driver;
 mod layout;
 mod library;
+mod ops;
 mod session;
+#[doc(hidden)]
 pub mod solver;
+#[doc(hidden)]
 pub mod trace;
 
 use std::cell::OnceCell;
@@ -24,13 +28,13 @@ use qcs_kernels::network::conv::prepare::prepared_words;
 use qcs_kernels::network::conv::statistics::{statistics_len, statistics_pay};
 
 use super::{Constants, Engine, Precision, Products, Session};
-use crate::plan::{Contents, Op, Plan, PlanBuilder, Target};
+use crate::plan::{Contents, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, SamplerOp, Target};
 use crate::problem::{Matrix, Problem, Spectrum};
 use crate::{Error, Result};
 use blas::Blas;
 pub use check::{Verdict, check};
 pub use driver::{Device, Properties, count, driver_is_installed};
-use layout::{Layout, tensor_precision};
+use layout::{Layout, rounding};
 use solver::{Factorisation, Solver};
 
 /// The fastest precision that keeps the quality of reconstructions. Every GPU that the kernels are compiled for multiplies
@@ -50,8 +54,8 @@ pub struct CudaEngine {
     device: Rc<Device>,
     target: CudaTarget,
     products: Products,
-    /// Noise levels that a profiler records
-    profiled: Option<RangeInclusive<usize>>,
+    /// Stages that a profiler records
+    profiled: Option<RangeInclusive<u32>>,
 }
 
 impl CudaEngine {
@@ -188,8 +192,8 @@ impl Engine for CudaEngine {
         by != Products::Library || self.blas().is_ok()
     }
 
-    fn profile(&mut self, levels: RangeInclusive<usize>) -> Result<()> {
-        self.profiled = Some(levels);
+    fn profile(&mut self, stages: RangeInclusive<u32>) -> Result<()> {
+        self.profiled = Some(stages);
         Ok(())
     }
 
@@ -253,15 +257,17 @@ impl Target for CudaTarget {
     fn scratch_bytes(&self, op: &Op, plan: &PlanBuilder) -> usize {
         let batch = plan.batch();
         match *op {
-            Op::Conv(conv) => tensor_precision(self.precision, &conv, |id| plan.contents(id)).map_or(0, |precision| {
-                let (channels, height, width) = plan.contents(conv.input).feature();
-                4 * prepared_words(precision, batch, channels, height * width)
-            }),
-            Op::EpMoments { z, .. } => {
+            Op::Network(NetworkOp::Conv(conv)) => {
+                rounding(self.precision, &conv, |id| plan.contents(id)).map_or(0, |rounding| {
+                    let (channels, height, width) = plan.contents(conv.input).feature();
+                    4 * prepared_words(rounding, batch, channels, height * width)
+                })
+            }
+            Op::Likelihood(LikelihoodOp::EpMoments { z, .. }) => {
                 let measurements = plan.contents(z).bytes(1) / 8;
                 8 * batch * partial_sums(measurements)
             }
-            Op::Langevin { x, .. } => batch * plan.contents(x).bytes(1),
+            Op::Sampler(SamplerOp::Langevin { x, .. }) => batch * plan.contents(x).bytes(1),
             _ => 0,
         }
     }

@@ -7,18 +7,18 @@ use std::time::Duration;
 use cudarc::driver::sys::CUfunction;
 
 use super::blas::Blas;
-use super::calls::{Call, Caller, Product};
 use super::driver::{Device, Event, Graph, Memory, Pinned};
 use super::layout::Layout;
+use super::ops::{Call, Caller, Product};
 use super::trace;
-use crate::engine::{Constants, Precision, Session, State, Step};
-use crate::plan::{Op, ParamId, Plan, Program, TensorId};
+use crate::engine::{Constants, Precision, Session, State, Wait};
+use crate::plan::{Op, Plan, Program, Step, TensorId};
 use crate::{Error, Result};
 
 pub struct CudaSession<'a> {
-    // Dropped in this order: the graph and the levels' copies use the memory.
+    // Dropped in this order: the graph and the flags' copies use the memory.
     graph: Option<Graph>,
-    levels: Levels,
+    flags: Flags,
     memory: Memory,
     device: Rc<Device>,
     blas: Option<&'a Blas>,
@@ -62,76 +62,57 @@ impl Ready {
     }
 }
 
-/// The flags of frozen states on their way to the host: two levels may be under way.
-struct Levels {
-    flags: [Pinned; 2],
+/// Flags of the states on their way to the host: those of two calls may be under way.
+struct Flags {
+    words: [Pinned; 2],
     done: [Event; 2],
-    /// Levels that have been ended
+    /// Calls since the states were bound
     count: usize,
 }
 
-/// The ranges that a profiler shows, and the levels that it records: those op by op, because a graph is one thing to it.
+/// The ranges that a profiler shows, and the stages that it records: those op by op, because a graph is one thing to it.
 struct Profile {
-    /// The noise level of each step, counted from 1
-    level_of: Vec<usize>,
-    profiled: Option<RangeInclusive<usize>>,
+    profiled: Option<RangeInclusive<u32>>,
     recording: Option<trace::Recording>,
-    /// The level that was entered last
-    level: Option<usize>,
+    /// The stage that was entered last
+    stage: Option<u32>,
 }
 
 impl Profile {
-    fn new(steps: &[Step], profiled: Option<RangeInclusive<usize>>) -> Self {
-        let mut level = 0;
-        let mut beta = f64::NAN;
-        let level_of = steps.iter().map(|step| {
-            level += usize::from(step.beta != beta);
-            beta = step.beta;
-            level
-        });
-        Self {
-            level_of: level_of.collect(),
-            profiled,
-            recording: None,
-            level: None,
-        }
-    }
-
-    /// A step begins, perhaps of another level than the one before.
-    fn enter(&mut self, step: usize, device: &Device) -> Result<()> {
-        let level = self.level_of[step];
-        if self.level.replace(level) == Some(level) {
+    /// A step begins, perhaps of another stage than the one before.
+    fn enter(&mut self, step: Step, name: &str, device: &Device) -> Result<()> {
+        if self.stage.replace(step.stage) == Some(step.stage) {
             return Ok(());
         }
-        let wanted = self.profiled.as_ref().is_some_and(|levels| levels.contains(&level));
+        let wanted = self
+            .profiled
+            .as_ref()
+            .is_some_and(|stages| stages.contains(&step.stage));
         if wanted != self.recording.is_some() {
             // What was launched before belongs to its own side.
             device.wait()?;
             self.recording = wanted.then(trace::Recording::start).transpose()?;
         }
-        trace::enter_level(level);
+        trace::enter_stage(name, step.stage);
         Ok(())
     }
 }
 
 impl Drop for Profile {
     fn drop(&mut self) {
-        trace::leave_level();
+        trace::leave_stage();
     }
 }
 
 /// "conv res1.0.conv1", "ep_moments"
 fn label(plan: &Plan, op: &Op) -> String {
-    let of = |param: ParamId| {
-        let name = &plan.params()[param.0 as usize].name;
-        name.rsplit_once('.')
-            .map_or(name.as_str(), |(layer, _)| layer)
-            .to_owned()
-    };
-    match op {
-        Op::Conv(conv) => format!("conv {}", of(conv.weight)),
-        Op::NormCoefficients { gamma, .. } => format!("norm_coefficients {}", of(*gamma)),
-        _ => op.name().to_owned(),
+    match op.params().first() {
+        Some((param, _)) => {
+            let name = &plan.param(*param).name;
+            let layer = name.rsplit_once('.').map_or(name.as_str(), |(layer, _)| layer);
+            format!("{} {layer}", op.name())
+        }
+        None => op.name().to_owned(),
     }
 }
 
@@ -140,7 +121,7 @@ impl<'a> CudaSession<'a> {
         device: &Rc<Device>,
         blas: Option<&'a Blas>,
         precision: Precision,
-        profiled: Option<RangeInclusive<usize>>,
+        profiled: Option<RangeInclusive<u32>>,
         plan: &'a Plan,
         constants: Constants<'a>,
     ) -> Result<Self> {
@@ -189,15 +170,15 @@ impl<'a> CudaSession<'a> {
         };
         let programs = Program::ALL.into_iter().map(prepare).collect::<Result<Vec<_>>>()?;
         let advance = Ready::new(device, caller.advance())?;
-        let flags = || device.pinned(plan.batch);
-        let levels = Levels {
-            flags: [flags()?, flags()?],
+        let words = || device.pinned(plan.batch);
+        let flags = Flags {
+            words: [words()?, words()?],
             done: [device.event(false)?, device.event(false)?],
             count: 0,
         };
         let mut session = Self {
             graph: None,
-            levels,
+            flags,
             memory,
             device: Rc::clone(device),
             blas,
@@ -206,7 +187,11 @@ impl<'a> CudaSession<'a> {
             layout,
             programs,
             advance,
-            profile: Profile::new(constants.steps, profiled),
+            profile: Profile {
+                profiled,
+                recording: None,
+                stage: None,
+            },
             cursor: None,
         };
         if !plan.program(Program::Step).is_empty() {
@@ -251,6 +236,8 @@ impl Session for CudaSession<'_> {
         let bound: Vec<State> = (0..self.plan.batch).map(bound).collect();
         let keys: Vec<u32> = bound.iter().flat_map(|s| [s.image as u32, s.chain as u32]).collect();
         self.memory.write(self.layout.keys, &keys)?;
+        // What the states before have raised is no flag of these.
+        self.flags.count = 0;
         if let Some(problem) = self.constants.problem {
             let cells = |upper: bool| {
                 let of = |s: &State| {
@@ -271,7 +258,8 @@ impl Session for CudaSession<'_> {
         let Some(graph) = self.graph.as_ref().filter(|_| program == Program::Step) else {
             return self.launch_ops(program);
         };
-        self.profile.enter(step, &self.device)?;
+        let Constants { steps, stage, .. } = self.constants;
+        self.profile.enter(steps[step], stage, &self.device)?;
         let _step = trace::range(format_args!("step {}", step + 1));
         if self.profile.recording.is_some() {
             for op in &self.programs[program as usize] {
@@ -309,37 +297,31 @@ impl Session for CudaSession<'_> {
         Ok(())
     }
 
-    fn end_level(&mut self, frozen: TensorId) -> Result<usize> {
-        let offset = self.offset(frozen, 4 * self.plan.batch);
-        let Levels { flags, done, count } = &mut self.levels;
-        let (now, before) = (*count % 2, (*count + 1) % 2);
-        self.memory.fetch(offset, &mut flags[now])?;
+    fn raised(&mut self, flags: TensorId, wait: Wait) -> Result<usize> {
+        let offset = self.offset(flags, 4 * self.plan.batch);
+        let Flags { words, done, count } = &mut self.flags;
+        let now = *count % 2;
+        self.memory.fetch(offset, &mut words[now])?;
         done[now].record()?;
         *count += 1;
-        if *count == 1 {
-            return Ok(0);
-        }
-        done[before].wait()?;
-        Ok(flags[before].words().iter().filter(|&&flag| flag != 0).count())
+        let told = match wait {
+            Wait::Now => now,
+            Wait::Behind if *count == 1 => return Ok(0),
+            Wait::Behind => 1 - now,
+        };
+        done[told].wait()?;
+        Ok(words[told].words().iter().filter(|&&flag| flag != 0).count())
     }
 
     fn wait(&mut self) -> Result<()> {
         self.device.wait()
     }
 
-    fn write_f32(&mut self, tensor: TensorId, values: &[f32]) -> Result<()> {
-        self.memory.write(self.offset(tensor, size_of_val(values)), values)
+    fn write(&mut self, tensor: TensorId, bytes: &[u8]) -> Result<()> {
+        self.memory.write(self.offset(tensor, bytes.len()), bytes)
     }
 
-    fn read_f32(&mut self, tensor: TensorId, values: &mut [f32]) -> Result<()> {
-        self.memory.read(self.offset(tensor, size_of_val(values)), values)
-    }
-
-    fn write_u32(&mut self, tensor: TensorId, values: &[u32]) -> Result<()> {
-        self.memory.write(self.offset(tensor, size_of_val(values)), values)
-    }
-
-    fn read_u32(&mut self, tensor: TensorId, values: &mut [u32]) -> Result<()> {
-        self.memory.read(self.offset(tensor, size_of_val(values)), values)
+    fn read(&mut self, tensor: TensorId, bytes: &mut [u8]) -> Result<()> {
+        self.memory.read(self.offset(tensor, bytes.len()), bytes)
     }
 }

@@ -51,23 +51,23 @@ pub fn range(name: fmt::Arguments<'_>) -> Range {
 }
 
 thread_local! {
-    /// The noise level whose range is open. Sessions of several GPUs in one thread share it, because ranges nest.
-    static LEVEL: RefCell<Option<(usize, Range)>> = const { RefCell::new(None) };
+    /// The stage whose range is open. Sessions of several GPUs in one thread share it, because ranges nest.
+    static STAGE: RefCell<Option<(u32, Range)>> = const { RefCell::new(None) };
 }
 
-/// Opens the range of a noise level, unless it is open, and ends that of the level before.
-pub fn enter_level(level: usize) {
-    LEVEL.with_borrow_mut(|open| {
-        if open.as_ref().is_none_or(|(current, _)| *current != level) {
+/// Opens the range of a stage, unless it is open, and ends that of the stage before. `name` is what a stage is: "level".
+pub fn enter_stage(name: &str, stage: u32) {
+    STAGE.with_borrow_mut(|open| {
+        if open.as_ref().is_none_or(|(current, _)| *current != stage) {
             *open = None;
-            *open = Some((level, range(format_args!("level {level}"))));
+            *open = Some((stage, range(format_args!("{name} {stage}"))));
         }
     });
 }
 
-/// Ends the range of the noise level.
-pub fn leave_level() {
-    LEVEL.set(None);
+/// Ends the range of the stage.
+pub fn leave_stage() {
+    STAGE.set(None);
 }
 
 impl Drop for Range {

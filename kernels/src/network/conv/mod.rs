@@ -7,8 +7,8 @@
 
 #[cfg(target_arch = "nvptx64")]
 mod fp32;
-pub mod precision;
 pub mod prepare;
+pub mod rounding;
 pub mod statistics;
 pub mod tensor;
 #[cfg(target_arch = "nvptx64")]

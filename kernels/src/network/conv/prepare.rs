@@ -4,7 +4,7 @@
 //! leave no room for it. In half precision a block of eight channels is 16 bytes, and their number is made even; TF32
 //! keeps the layout of the feature map.
 
-use super::precision::Precision;
+use super::rounding::Rounding;
 use crate::float::Float;
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
@@ -28,7 +28,7 @@ pub struct ConvPrepareArgs {
     pub pixels: u32,
     /// 1 if the input passes ELU, after its norm if it has coefficients; 0 if it is only rounded.
     pub elu: u32,
-    /// The code of a [`Precision`].
+    /// The code of a [`Rounding`].
     pub precision: u32,
     /// Nothing.
     pub unused: u32,
@@ -37,7 +37,7 @@ pub struct ConvPrepareArgs {
 impl ConvPrepareArgs {
     /// Blocks of the output, padded to whole units.
     fn out_blocks(&self) -> u32 {
-        if self.precision == Precision::F16.code() {
+        if self.precision == Rounding::F16.code() {
             self.in_blocks.next_multiple_of(2)
         } else {
             self.in_blocks
@@ -48,7 +48,7 @@ impl ConvPrepareArgs {
 // SAFETY: repr(C), words of eight bytes and six of four.
 unsafe impl Arguments for ConvPrepareArgs {
     fn kernel(&self) -> &'static str {
-        if self.precision == Precision::F16.code() {
+        if self.precision == Rounding::F16.code() {
             "conv_prepare_f16"
         } else {
             "conv_prepare_tf32"
@@ -60,7 +60,7 @@ unsafe impl Arguments for ConvPrepareArgs {
 }
 
 /// Words of four bytes of a prepared map.
-pub const fn prepared_words(precision: Precision, images: usize, channels: usize, pixels: usize) -> usize {
+pub const fn prepared_words(precision: Rounding, images: usize, channels: usize, pixels: usize) -> usize {
     images * precision.units(channels) * pixels * 8
 }
 
@@ -80,7 +80,7 @@ fn activated<const N: usize>(values: [f32; N], coefficients: Option<[[f32; N]; 2
 /// f32, in the layout of the feature map: what the twin of the convolution takes.
 #[cfg(not(target_arch = "nvptx64"))]
 pub fn conv_prepare(
-    precision: Precision,
+    precision: Rounding,
     input: &[f32],
     coefficients: Option<&[f32]>,
     pixels: usize,
@@ -97,7 +97,7 @@ pub fn conv_prepare(
         let first = at / pixels * BLOCK;
         let of_block = |row: usize, all: &[f32]| core::array::from_fn(|c| all[row * channels + first + c]);
         let coefficients = coefficients.map(|all| [of_block(0, all), of_block(1, all)]);
-        *to = activated(*from, coefficients, with_elu).map(|value| super::precision::round(precision, value));
+        *to = activated(*from, coefficients, with_elu).map(|value| super::rounding::round(precision, value));
     }
 }
 
@@ -105,7 +105,7 @@ pub fn conv_prepare(
 mod kernel {
     use super::*;
     use crate::device::{divide, global_thread, half_pair};
-    use crate::network::conv::precision::tf32;
+    use crate::network::conv::rounding::tf32;
 
     /// The four activated channels of this thread, and their place among the half blocks of the output.
     #[inline(always)]

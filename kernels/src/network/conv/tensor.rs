@@ -4,7 +4,7 @@
 //! instruction takes, 16 in half precision or 8 in TF32. A unit is two *planes* of 16 bytes per pixel or output, and a
 //! plane is what eight rows of a matrix fragment are read from without a bank conflict, in one piece.
 
-use super::precision::Precision;
+use super::rounding::Rounding;
 use super::statistics::{rows_per_image, statistics_len};
 use super::{ENOUGH, MOST_IN_BLOCKS, padded};
 use crate::global::Global;
@@ -45,7 +45,7 @@ pub struct TensorConvArgs {
     pub taps: u32,
     /// Distance of the taps in pixels.
     pub dilation: u32,
-    /// The code of a [`Precision`]; TF32 needs compute capability 8.0.
+    /// The code of a [`Rounding`]; TF32 needs compute capability 8.0.
     pub precision: u32,
 }
 
@@ -75,7 +75,7 @@ impl TensorConvArgs {
 // SAFETY: repr(C), words of eight bytes and eight of four.
 unsafe impl Arguments for TensorConvArgs {
     fn kernel(&self) -> &'static str {
-        match (self.precision == Precision::F16.code(), self.tile()) {
+        match (self.precision == Rounding::F16.code(), self.tile()) {
             (true, LARGE) => "conv_f16_128x128",
             (true, _) => "conv_f16_64x64",
             (false, LARGE) => "conv_tf32_128x128",
@@ -99,7 +99,7 @@ unsafe impl Arguments for TensorConvArgs {
 }
 
 /// Words of four bytes of packed weights.
-pub const fn packed_tensor_words(precision: Precision, outputs: usize, inputs: usize, taps: usize) -> usize {
+pub const fn packed_tensor_words(precision: Rounding, outputs: usize, inputs: usize, taps: usize) -> usize {
     precision.units(inputs) * taps * padded(outputs) * 8
 }
 
@@ -110,14 +110,14 @@ pub const fn packed_tensor_words(precision: Precision, outputs: usize, inputs: u
 /// If `weight` or `packed` has another length than the shape gives.
 #[cfg(not(target_arch = "nvptx64"))]
 pub fn pack_tensor_weights(
-    precision: Precision,
+    precision: Rounding,
     weight: &[f32],
     outputs: usize,
     inputs: usize,
     taps: usize,
     packed: &mut [u32],
 ) {
-    use super::precision::{f16_bits, tf32};
+    use super::rounding::{f16_bits, tf32};
     assert_eq!(weight.len(), outputs * inputs * taps);
     assert_eq!(packed.len(), packed_tensor_words(precision, outputs, inputs, taps));
     let (wide, unit) = (padded(outputs), precision.unit());
@@ -130,8 +130,8 @@ pub fn pack_tensor_weights(
                 let row = (plane * wide + o) * 4;
                 let within = i % (unit / 2);
                 match precision {
-                    Precision::Tf32 => packed[row + within] = tf32(value).to_bits(),
-                    Precision::F16 => packed[row + within / 2] |= u32::from(f16_bits(value)) << (within % 2 * 16),
+                    Rounding::Tf32 => packed[row + within] = tf32(value).to_bits(),
+                    Rounding::F16 => packed[row + within / 2] |= u32::from(f16_bits(value)) << (within % 2 * 16),
                 }
             }
         }

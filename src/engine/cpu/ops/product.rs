@@ -1,0 +1,373 @@
+//! Products of the measurement matrix or of U with a batch of vectors, in f64.
+//!
+//! Each result is summed in an order that depends on the matrix only, so a state's numbers do not depend on the other
+//! states of its batch. The matrix is streamed once per group of four states.
+
+use crate::engine::cpu::simd::{F32x8, F64x4, Isa, dispatch};
+use crate::engine::cpu::threads::Threads;
+
+use std::ops::Range;
+
+use crate::engine::cpu::memory::Operands;
+use crate::engine::cpu::session::CpuSession;
+use crate::plan::ProductOp;
+
+impl CpuSession<'_> {
+    pub(in crate::engine::cpu) fn product(&mut self, op: &ProductOp, scratch: Range<usize>) {
+        let (plan, isa, batch) = (self.plan, self.isa, self.plan.batch);
+        let at = Operands {
+            plan,
+            arena: &self.arena,
+        };
+        let scratch = at.scratch::<f64>(scratch);
+        let (m, n) = (self.problem().a().rows(), self.problem().a().cols());
+        match *op {
+            ProductOp::Project { x, z } => {
+                let (wide, transposed) = scratch.split_at_mut(batch * n);
+                for (wide, &x) in wide.iter_mut().zip(at.read::<f32>(x)) {
+                    *wide = f64::from(x);
+                }
+                let a = self.matrix();
+                matrix_times(self.threads, isa, a, n, wide, transposed);
+                transpose(self.threads, transposed, batch, at.write(z));
+            }
+            ProductOp::BackProject { g, score } => {
+                let a = self.matrix();
+                transposed_times(self.threads, isa, a, n, at.read(g), scratch);
+                untile(self.threads, scratch, batch, |v| v as f32, at.write::<f32>(score));
+            }
+            ProductOp::RotateIn { input, output } => {
+                let u = self.u();
+                transposed_times(self.threads, isa, u, m, at.read(input), scratch);
+                untile(self.threads, scratch, batch, |v| v, at.write(output));
+            }
+            ProductOp::RotateOut { input, output } => {
+                let u = self.u();
+                matrix_times(self.threads, isa, u, m, at.read(input), scratch);
+                transpose(self.threads, scratch, batch, at.write(output));
+            }
+        }
+    }
+}
+
+/// A row-major matrix in the precision it is stored in.
+#[derive(Clone, Copy)]
+pub enum MatrixRef<'a> {
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+}
+
+/// States that share one pass over the matrix.
+const GROUP: usize = 4;
+/// Rows of one task of [`matrix_times`].
+const ROWS: usize = 16;
+/// Columns of one task of [`transposed_times`].
+const COLUMNS: usize = 256;
+
+/// How a matrix element is widened to f64.
+trait Element: Copy + Send + Sync {
+    fn load<D: F64x4>(from: &[Self]) -> D
+    where
+        Self: Sized;
+    fn widen(self) -> f64;
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn load<D: F64x4>(from: &[f32]) -> D {
+        D::load_f32(from)
+    }
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+impl Element for f64 {
+    #[inline(always)]
+    fn load<D: F64x4>(from: &[f64]) -> D {
+        D::load(from)
+    }
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        self
+    }
+}
+
+/// y = A·x for each state: `x` is `[states, columns]`, `y` `[rows, states]`, A `[rows, columns]`.
+///
+/// The result comes transposed, so that a task writes one contiguous piece; see [`transpose`].
+pub fn matrix_times(threads: &mut Threads, isa: Isa, a: MatrixRef<'_>, columns: usize, x: &[f64], y: &mut [f64]) {
+    let states = x.len() / columns;
+    threads.for_each(y, ROWS * states, &|task, y| {
+        let first = task * ROWS;
+        match a {
+            MatrixRef::F32(a) => {
+                let a = &a[first * columns..][..y.len() / states * columns];
+                dispatch!(isa, rows_f32(a: &[f32], columns: usize, x: &[f64], y: &mut [f64]))
+            }
+            MatrixRef::F64(a) => {
+                let a = &a[first * columns..][..y.len() / states * columns];
+                dispatch!(isa, rows_f64(a: &[f64], columns: usize, x: &[f64], y: &mut [f64]))
+            }
+        }
+    });
+}
+
+#[inline(always)]
+fn rows_f32<F: F32x8, D: F64x4>(a: &[f32], columns: usize, x: &[f64], y: &mut [f64]) {
+    rows::<f32, D>(a, columns, x, y);
+}
+
+#[inline(always)]
+fn rows_f64<F: F32x8, D: F64x4>(a: &[f64], columns: usize, x: &[f64], y: &mut [f64]) {
+    rows::<f64, D>(a, columns, x, y);
+}
+
+#[inline(always)]
+fn rows<E: Element, D: F64x4>(a: &[E], columns: usize, x: &[f64], y: &mut [f64]) {
+    let states = x.len() / columns;
+    let pairs = a.chunks(2 * columns).zip(y.chunks_mut(2 * states));
+    for (a, y) in pairs {
+        for first in (0..states).step_by(GROUP) {
+            let x = &x[first * columns..];
+            let two = a.len() == 2 * columns;
+            match (two, (states - first).min(GROUP)) {
+                (true, 4) => dot::<E, D, 2, 4>(a, x, columns, states, &mut y[first..]),
+                (true, 3) => dot::<E, D, 2, 3>(a, x, columns, states, &mut y[first..]),
+                (true, 2) => dot::<E, D, 2, 2>(a, x, columns, states, &mut y[first..]),
+                (true, _) => dot::<E, D, 2, 1>(a, x, columns, states, &mut y[first..]),
+                (false, 4) => dot::<E, D, 1, 4>(a, x, columns, states, &mut y[first..]),
+                (false, 3) => dot::<E, D, 1, 3>(a, x, columns, states, &mut y[first..]),
+                (false, 2) => dot::<E, D, 1, 2>(a, x, columns, states, &mut y[first..]),
+                (false, _) => dot::<E, D, 1, 1>(a, x, columns, states, &mut y[first..]),
+            }
+        }
+    }
+}
+
+/// Inner products of R rows with S states: four running sums each, then the rest one by one. With two rows and four
+/// states there are fewer loads than multiply-adds.
+#[inline(always)]
+fn dot<E: Element, D: F64x4, const R: usize, const S: usize>(
+    a: &[E],
+    x: &[f64],
+    columns: usize,
+    states: usize,
+    y: &mut [f64],
+) {
+    let rows: [&[E]; R] = std::array::from_fn(|r| &a[r * columns..][..columns]);
+    let vectors: [&[f64]; S] = std::array::from_fn(|s| &x[s * columns..][..columns]);
+    let mut sums = [[D::splat(0.0); S]; R];
+    let whole = columns / 4 * 4;
+    for at in (0..whole).step_by(4) {
+        let values: [D; S] = std::array::from_fn(|s| D::load(&vectors[s][at..at + 4]));
+        for (row, sums) in rows.iter().zip(&mut sums) {
+            let a: D = E::load(&row[at..at + 4]);
+            for (sum, &value) in sums.iter_mut().zip(&values) {
+                *sum = a.mul_add(value, *sum);
+            }
+        }
+    }
+    for (r, sums) in sums.iter().enumerate() {
+        for (s, sum) in sums.iter().enumerate() {
+            let mut sum = sum.sum();
+            for at in whole..columns {
+                sum += rows[r][at].widen() * vectors[s][at];
+            }
+            y[r * states + s] = sum;
+        }
+    }
+}
+
+/// y = Aᵀ·g for each state: `g` is `[states, rows]`, `y` is `[column tiles][states][256]`, the last tile narrower.
+///
+/// The result comes in tiles, so that a task writes one contiguous piece; see [`untile`].
+pub fn transposed_times(threads: &mut Threads, isa: Isa, a: MatrixRef<'_>, columns: usize, g: &[f64], y: &mut [f64]) {
+    let states = y.len() / columns;
+    threads.for_each(y, COLUMNS * states, &|task, y| {
+        let first = task * COLUMNS;
+        match a {
+            MatrixRef::F32(a) => {
+                dispatch!(isa, columns_f32(a: &[f32], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]))
+            }
+            MatrixRef::F64(a) => {
+                dispatch!(isa, columns_f64(a: &[f64], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]))
+            }
+        }
+    });
+}
+
+#[inline(always)]
+fn columns_f32<F: F32x8, D: F64x4>(a: &[f32], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]) {
+    column_tile::<f32, D>(a, columns, first, g, states, y);
+}
+
+#[inline(always)]
+fn columns_f64<F: F32x8, D: F64x4>(a: &[f64], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]) {
+    column_tile::<f64, D>(a, columns, first, g, states, y);
+}
+
+/// y[state][column] = Σ_m a[m][first + column]·g[state][m], summed in the order of m; four rows and two states a pass.
+#[inline(always)]
+fn column_tile<E: Element, D: F64x4>(a: &[E], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]) {
+    let width = y.len() / states;
+    let rows = a.len() / columns;
+    y.fill(0.0);
+    for m in (0..rows).step_by(4) {
+        let row = |r: usize| &a[(m + r) * columns + first..][..width];
+        for (pair, y) in y.chunks_mut(2 * width).enumerate() {
+            let factor = |s: usize, r: usize| g[(2 * pair + s) * rows + m + r];
+            let (y0, y1) = y.split_at_mut(width);
+            if rows - m >= 4 {
+                let rows = [row(0), row(1), row(2), row(3)];
+                let factors = |s: usize| std::array::from_fn(|r| factor(s, r));
+                if y1.is_empty() {
+                    add_rows::<E, D, 4, 1>(rows, [factors(0)], [y0]);
+                } else {
+                    add_rows::<E, D, 4, 2>(rows, [factors(0), factors(1)], [y0, y1]);
+                }
+                continue;
+            }
+            for r in 0..rows - m {
+                add_rows::<E, D, 1, 1>([row(r)], [[factor(0, r)]], [y0]);
+                if !y1.is_empty() {
+                    add_rows::<E, D, 1, 1>([row(r)], [[factor(1, r)]], [y1]);
+                }
+            }
+        }
+    }
+}
+
+/// Adds R rows, each times its factor, to the sums of S states.
+#[inline(always)]
+fn add_rows<E: Element, D: F64x4, const R: usize, const S: usize>(
+    rows: [&[E]; R],
+    g: [[f64; R]; S],
+    mut y: [&mut [f64]; S],
+) {
+    let width = rows[0].len();
+    let whole = width / 4 * 4;
+    let factors = g.map(|g| g.map(D::splat));
+    for at in (0..whole).step_by(4) {
+        let mut sums: [D; S] = std::array::from_fn(|s| D::load(&y[s][at..at + 4]));
+        for r in 0..R {
+            let a = E::load::<D>(&rows[r][at..at + 4]);
+            for s in 0..S {
+                sums[s] = a.mul_add(factors[s][r], sums[s]);
+            }
+        }
+        for (sum, y) in sums.into_iter().zip(&mut y) {
+            sum.store(&mut y[at..at + 4]);
+        }
+    }
+    for at in whole..width {
+        for (y, g) in y.iter_mut().zip(&g) {
+            for r in 0..R {
+                y[at] += rows[r][at].widen() * g[r];
+            }
+        }
+    }
+}
+
+/// From `[rows, states]` to `[states, rows]`.
+pub fn transpose(threads: &mut Threads, y: &[f64], states: usize, output: &mut [f64]) {
+    let rows = output.len() / states;
+    threads.for_each(output, rows, &|state, output| {
+        for (m, to) in output.iter_mut().enumerate() {
+            *to = y[m * states + state];
+        }
+    });
+}
+
+/// From the tiles of [`transposed_times`] to `[states, columns]`.
+pub fn untile<T: Send>(
+    threads: &mut Threads,
+    tiles: &[f64],
+    states: usize,
+    narrow: impl Fn(f64) -> T + Sync,
+    output: &mut [T],
+) {
+    let columns = output.len() / states;
+    threads.for_each(output, columns, &|state, output| {
+        for (tile, to) in output.chunks_mut(COLUMNS).enumerate() {
+            let from = &tiles[tile * COLUMNS * states + state * to.len()..][..to.len()];
+            for (to, &from) in to.iter_mut().zip(from) {
+                *to = narrow(from);
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix(rows: usize, columns: usize) -> Vec<f64> {
+        let value = |i: usize| ((i * 7919 % 1009) as f64 - 504.0) / 97.0;
+        (0..rows * columns).map(value).collect()
+    }
+
+    #[test]
+    fn both_products_agree_with_plain_sums_for_odd_shapes_and_precisions() {
+        let mut threads = Threads::new(2);
+        for (rows, columns, states) in [(1, 1, 1), (3, 5, 2), (17, 70, 3), (33, 129, 5), (64, 8, 4)] {
+            let a = matrix(rows, columns);
+            let narrow: Vec<f32> = a.iter().map(|&v| v as f32).collect();
+            let x = matrix(states, columns);
+            let g = matrix(states, rows);
+            for isa in [Isa::detect(), Isa::Portable] {
+                for (reference, matrix) in [
+                    (a.clone(), MatrixRef::F64(&a)),
+                    (narrow.iter().map(|&v| f64::from(v)).collect(), MatrixRef::F32(&narrow)),
+                ] {
+                    let mut y = vec![f64::NAN; rows * states];
+                    let mut z = vec![f64::NAN; rows * states];
+                    matrix_times(&mut threads, isa, matrix, columns, &x, &mut y);
+                    transpose(&mut threads, &y, states, &mut z);
+                    let mut tiles = vec![f64::NAN; columns * states];
+                    let mut t = vec![f64::NAN; columns * states];
+                    transposed_times(&mut threads, isa, matrix, columns, &g, &mut tiles);
+                    untile(&mut threads, &tiles, states, |v| v, &mut t);
+                    for s in 0..states {
+                        for m in 0..rows {
+                            let sum: f64 = (0..columns)
+                                .map(|n| reference[m * columns + n] * x[s * columns + n])
+                                .sum();
+                            assert!((z[s * rows + m] - sum).abs() < 1e-10);
+                        }
+                        for n in 0..columns {
+                            let sum: f64 = (0..rows).map(|m| reference[m * columns + n] * g[s * rows + m]).sum();
+                            assert!((t[s * columns + n] - sum).abs() < 1e-10);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_states_products_do_not_depend_on_its_batch() {
+        let mut threads = Threads::new(2);
+        let (rows, columns) = (37, 83);
+        let a = matrix(rows, columns);
+        let x = matrix(6, columns);
+        let mut together = vec![0.0; rows * 6];
+        matrix_times(
+            &mut threads,
+            Isa::detect(),
+            MatrixRef::F64(&a),
+            columns,
+            &x,
+            &mut together,
+        );
+        for s in 0..6 {
+            let mut alone = vec![0.0; rows];
+            let x = &x[s * columns..(s + 1) * columns];
+            matrix_times(&mut threads, Isa::detect(), MatrixRef::F64(&a), columns, x, &mut alone);
+            for m in 0..rows {
+                assert_eq!(alone[m].to_bits(), together[m * 6 + s].to_bits());
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Expectation propagation and its diagonal forerunner.
+
+use qcs_kernels::likelihood::diag_gradient::DiagGradientArgs;
+use qcs_kernels::likelihood::ep_gradient::EpGradientArgs;
+use qcs_kernels::likelihood::ep_moments::{EpMessagesArgs, EpMomentsArgs};
+use qcs_kernels::likelihood::ep_separate::EpSeparateArgs;
+use qcs_kernels::likelihood::ep_start::EpStartArgs;
+
+use super::{Call, Caller};
+use crate::plan::{EpStart, LikelihoodOp};
+
+impl Caller<'_> {
+    pub(super) fn likelihood(&self, op: &LikelihoodOp, scratch: usize) -> Vec<Call> {
+        let (states, measurements) = (self.batch(), self.measurements());
+        let (lower, upper) = (self.at(self.layout.lower), self.at(self.layout.upper));
+        let sigma2 = self.problem().sigma2_floored();
+        match *op {
+            LikelihoodOp::EpStart {
+                level,
+                h_f,
+                tau_f,
+                start,
+            } => {
+                let diag = self.problem().diag();
+                vec![Call::of(&EpStartArgs {
+                    level: self.tensor(level),
+                    h_f: self.tensor(h_f),
+                    tau_f: self.tensor(tau_f),
+                    sigma2,
+                    mean_diag: diag.iter().sum::<f64>() / diag.len() as f64,
+                    states,
+                    measurements,
+                    matched: u32::from(start == EpStart::Matched),
+                    unused: 0,
+                })]
+            }
+            LikelihoodOp::EpMoments {
+                z,
+                h_f,
+                tau_f,
+                h_g,
+                tau_g,
+            } => {
+                let moments = EpMomentsArgs {
+                    lower,
+                    upper,
+                    z: self.tensor(z),
+                    h_f: self.tensor(h_f),
+                    tau_f: self.tensor(tau_f),
+                    m_a: self.tensor(h_g),
+                    variances: self.at(scratch),
+                    states,
+                    measurements,
+                };
+                let messages = EpMessagesArgs {
+                    h_f: self.tensor(h_f),
+                    tau_f: self.tensor(tau_f),
+                    variances: self.at(scratch),
+                    h_g: self.tensor(h_g),
+                    tau_g: self.tensor(tau_g),
+                    states,
+                    measurements,
+                };
+                vec![Call::of(&moments), Call::of(&messages)]
+            }
+            LikelihoodOp::EpSeparate {
+                level,
+                input,
+                tau_g,
+                output,
+                tau_f,
+            } => vec![Call::of(&EpSeparateArgs {
+                level: self.tensor(level),
+                eigenvalues: self.at(self.layout.eigenvalues),
+                input: self.tensor(input),
+                tau_g: self.tensor(tau_g),
+                output: self.tensor(output),
+                tau_f: self.tensor(tau_f),
+                sigma2,
+                states,
+                measurements,
+            })],
+            LikelihoodOp::EpGradient { z, h_f, tau_f, g } => vec![Call::of(&EpGradientArgs {
+                lower,
+                upper,
+                z: self.tensor(z),
+                h_f: self.tensor(h_f),
+                tau_f: self.tensor(tau_f),
+                g: self.tensor(g),
+                states,
+                measurements,
+            })],
+            LikelihoodOp::DiagGradient { level, z, g } => vec![Call::of(&DiagGradientArgs {
+                level: self.tensor(level),
+                diag: self.at(self.layout.diag),
+                lower,
+                upper,
+                z: self.tensor(z),
+                g: self.tensor(g),
+                sigma2,
+                states,
+                measurements,
+            })],
+        }
+    }
+}

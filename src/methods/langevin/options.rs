@@ -1,0 +1,291 @@
+//! The settings of annealed Langevin dynamics: as options, of which any may be left open, and as what a run computes with.
+
+use super::super::options::{between, options, positive};
+use super::super::{Options, Preset};
+use crate::likelihood::{Diag, Ep, EpStart, Likelihood};
+use crate::plan::{GammaRule, Step};
+use crate::prior::{Prior, Schedule};
+use crate::{Error, Result};
+
+options! {
+    /// Annealed Langevin dynamics.
+    pub struct LangevinOptions {
+        /// First noise level beta_1 [default: the model's or the preset's, as for all that follow]
+        #[arg(long, value_name = "BETA")]
+        pub sigma_begin: f64,
+        /// Last noise level beta_T
+        #[arg(long, value_name = "BETA")]
+        pub sigma_end: f64,
+        /// T, the number of noise levels, geometric between the two
+        #[arg(long, value_name = "T")]
+        pub levels: usize,
+        /// Every noise level, where they are not geometric
+        #[arg(skip)]
+        pub sigmas: Vec<f32>,
+        /// K, Langevin steps at each level
+        #[arg(long, value_name = "K")]
+        pub steps_per_level: usize,
+        /// Step size over beta²: alpha_t = SCALE·beta_t²
+        #[arg(long, value_name = "SCALE", conflicts_with = "epsilon")]
+        pub step_scale: f64,
+        /// The same as the paper writes it: alpha_t = EPSILON·beta_t²/beta_T²
+        #[arg(long, value_name = "EPSILON")]
+        pub epsilon: f64,
+        /// The share of a step's movement that the next one repeats: 0 is the paper's sampler; with the shipped prior, 0.9
+        /// gets as far in a quarter of the steps
+        #[arg(long, value_name = "SHARE")]
+        pub momentum: f64,
+        /// Adaptive factor of the likelihood: gamma = XI·‖prior score‖/‖likelihood score‖
+        #[arg(long, value_name = "XI", conflicts_with = "gamma")]
+        pub xi: f64,
+        /// Constant factor of the likelihood instead
+        #[arg(long, value_name = "GAMMA")]
+        pub gamma: f64,
+        /// End with NCSNv2's denoising step, x + beta_T²·score [default: true]
+        #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+        pub denoise: bool,
+        /// EP iterations in each step, of QCS-SGM+ [default: 5]
+        #[arg(long, value_name = "N")]
+        pub ep_iters: usize,
+        /// Where EP starts, for QCS-SGM+ [default: unit]
+        #[arg(long, value_name = "START", value_enum)]
+        pub ep_start: EpStart,
+    }
+}
+
+/// More steps than any run takes; their records lie in memory.
+const MOST_STEPS: usize = 10_000_000;
+/// EP has long settled then.
+const MOST_EP_ITERATIONS: usize = 10_000;
+
+impl Options for LangevinOptions {
+    const NAMES: &'static [&'static str] = Self::FIELDS;
+
+    fn over(self, mut below: Self) -> Self {
+        // Of two ways to say a thing the upper one counts.
+        if self.sigmas.is_some() {
+            (below.sigma_begin, below.sigma_end, below.levels) = (None, None, None);
+        }
+        if self.sigma_begin.is_some() || self.sigma_end.is_some() || self.levels.is_some() {
+            if let Some(schedule) = below.sigmas.take().and_then(|levels| Schedule::new(levels).ok()) {
+                below = Self::ends_of(&schedule).or(below);
+            }
+        }
+        if self.step_scale.is_some() || self.epsilon.is_some() {
+            (below.step_scale, below.epsilon) = (None, None);
+        }
+        if self.xi.is_some() || self.gamma.is_some() {
+            (below.xi, below.gamma) = (None, None);
+        }
+        self.or(below)
+    }
+}
+
+impl LangevinOptions {
+    /// What holds if nobody says otherwise.
+    fn base() -> Self {
+        Self {
+            steps_per_level: Some(3),
+            step_scale: Some(1.5),
+            momentum: Some(0.0),
+            xi: Some(0.5),
+            denoise: Some(true),
+            ep_iters: Some(Ep::default().iterations),
+            ep_start: Some(EpStart::default()),
+            ..Self::default()
+        }
+    }
+
+    /// The paper's, with a step that works.
+    pub fn of_preset(preset: &Preset) -> Self {
+        Self {
+            steps_per_level: Some(preset.steps_per_level),
+            step_scale: Some(preset.step_scale),
+            xi: Some(preset.xi),
+            ..Self::geometric(preset.sigma_begin, preset.sigma_end, preset.levels)
+        }
+        .over(Self::base())
+    }
+
+    /// Geometric noise levels.
+    pub fn geometric(begin: f64, end: f64, levels: usize) -> Self {
+        Self {
+            sigma_begin: Some(begin),
+            sigma_end: Some(end),
+            levels: Some(levels),
+            ..Self::default()
+        }
+    }
+
+    /// The noise levels of a schedule: its two ends where they give the same bits, else every level.
+    pub fn of_schedule(schedule: &Schedule) -> Self {
+        let geometric = Self::ends_of(schedule);
+        match geometric.schedule() {
+            Ok(same) if same == *schedule => geometric,
+            _ => Self {
+                sigmas: Some(schedule.levels().to_vec()),
+                ..Self::default()
+            },
+        }
+    }
+
+    /// The geometric levels with the ends and the length of the given ones.
+    fn ends_of(schedule: &Schedule) -> Self {
+        // 0.01 in f32 is 0.00999999977 in f64: its decimal form is what was meant.
+        let meant = |level: f32| level.to_string().parse::<f64>().expect("a float's own text");
+        Self::geometric(meant(schedule.begin()), meant(schedule.end()), schedule.len())
+    }
+
+    /// The settings before anybody asks for others, of the method with this key: see [`Kind::defaults`](super::super::Kind).
+    ///
+    /// # Errors
+    /// [`Error::BadFile`] if the model's advice cannot be used.
+    pub fn defaults(prior: &Prior, preset: Option<&Preset>, key: &str) -> Result<Self> {
+        if let Some(preset) = preset {
+            return Ok(Self::of_preset(preset));
+        }
+        let fitting = Preset::of_shape(prior.image()).map_or_else(Self::base, Self::of_preset);
+        // The metadata tell how the network was trained; the levels to sample with are the file's own list.
+        let advice = Self {
+            sigma_begin: None,
+            sigma_end: None,
+            levels: None,
+            sigmas: None,
+            ..Self::advised(prior, key)?
+        };
+        let levels = match &prior.schedule {
+            Some(own) if !fitting.schedule().is_ok_and(|preset| alike(own, &preset)) => Self::of_schedule(own),
+            _ => Self::default(),
+        };
+        Ok(advice.over(levels).over(fitting))
+    }
+
+    /// # Errors
+    /// If the levels are incomplete, given twice, or not falling.
+    pub fn schedule(&self) -> Result<Schedule> {
+        match (self.sigma_begin, self.sigma_end, self.levels, &self.sigmas) {
+            (Some(begin), Some(end), Some(count), None) => {
+                Schedule::geometric(begin, end, between("levels", 2, 1_000_000, count)?)
+            }
+            (None, None, None, Some(sigmas)) => Schedule::new(sigmas.clone()),
+            (_, _, _, Some(_)) => Err(Error::usage(
+                "noise levels are sigmas, or sigma_begin, sigma_end and levels, and not both",
+            )),
+            _ => Err(Error::usage(
+                "the model does not name its noise levels: sigma_begin, sigma_end and levels are needed",
+            )),
+        }
+    }
+
+    /// The settings, every one in its range.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if a number is out of its range, [`Error::Usage`] if one is missing or given in two ways.
+    pub fn settings(&self, likelihood: Likelihood) -> Result<LangevinSettings> {
+        let missing = |name: &str| Error::usage(format!("the setting {name} is missing"));
+        let schedule = self.schedule()?;
+        let step_scale = match (self.step_scale, self.epsilon) {
+            (Some(scale), None) => positive("step_scale", scale)?,
+            (None, Some(epsilon)) => {
+                let end = self.sigma_end.unwrap_or(f64::from(schedule.end()));
+                positive("epsilon", epsilon)? / (end * end)
+            }
+            (None, None) => return Err(missing("step_scale")),
+            _ => return Err(Error::usage("a step is step_scale or epsilon, and not both")),
+        };
+        let momentum = self.momentum.ok_or_else(|| missing("momentum"))?;
+        if !(0.0..1.0).contains(&momentum) {
+            let reason = format!("must be at least 0 and below 1, not {momentum}");
+            return Err(Error::setting("momentum", reason));
+        }
+        let gamma = match (self.xi, self.gamma) {
+            (Some(xi), None) => GammaRule::Adaptive {
+                xi: positive("xi", xi)?,
+            },
+            (None, Some(gamma)) => GammaRule::Constant {
+                gamma: positive("gamma", gamma)?,
+            },
+            (None, None) => return Err(missing("xi")),
+            _ => return Err(Error::usage("the likelihood's factor is xi or gamma, and not both")),
+        };
+        let steps_per_level = self.steps_per_level.ok_or_else(|| missing("steps_per_level"))?;
+        let likelihood = match likelihood {
+            Likelihood::Diag(Diag) => likelihood,
+            Likelihood::Ep(ep) => Likelihood::Ep(Ep {
+                iterations: between(
+                    "ep_iters",
+                    1,
+                    MOST_EP_ITERATIONS,
+                    self.ep_iters.unwrap_or(ep.iterations),
+                )?,
+                start: self.ep_start.unwrap_or(ep.start),
+            }),
+        };
+        Ok(LangevinSettings {
+            likelihood,
+            steps_per_level: between("steps_per_level", 1, MOST_STEPS / schedule.len(), steps_per_level)?,
+            schedule,
+            step_scale,
+            momentum,
+            gamma,
+            denoise: self.denoise.ok_or_else(|| missing("denoise"))?,
+        })
+    }
+}
+
+/// Whether two schedules are the same but for rounding, as a training program's float32 levels and ours are.
+fn alike(a: &Schedule, b: &Schedule) -> bool {
+    let close = |(a, b): (&f32, &f32)| (a / b - 1.0).abs() < 1e-5;
+    a.len() == b.len() && a.levels().iter().zip(b.levels()).all(close)
+}
+
+/// Everything that decides the samples, besides the prior, the problem and the seed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LangevinSettings {
+    pub likelihood: Likelihood,
+    /// beta_1 > … > beta_T
+    pub schedule: Schedule,
+    /// K, Langevin steps at each noise level
+    pub steps_per_level: usize,
+    /// epsilon/beta_T²: the step size is alpha_t = epsilon·beta_t²/beta_T² = step_scale·beta_t². Given this way it does
+    /// not change meaning with the schedule's last level.
+    pub step_scale: f64,
+    /// The share of a step's movement that the next one repeats, at the next one's scale: 0 is the paper's sampler, larger
+    /// shares cross the posterior in fewer steps. Underdamped Langevin dynamics with friction 1 − momentum.
+    pub momentum: f64,
+    pub gamma: GammaRule,
+    /// Ends with x + beta_T²·score, NCSNv2's final denoising
+    pub denoise: bool,
+}
+
+impl LangevinSettings {
+    /// Whether a state has a velocity beside its x.
+    pub fn has_velocity(&self) -> bool {
+        self.momentum != 0.0
+    }
+
+    /// All steps: K at each level.
+    pub fn steps(&self) -> Vec<Step> {
+        let levels = self.schedule.levels();
+        let beta = |index: usize| f64::from(levels[index / self.steps_per_level]);
+        let step = |index: usize| Step {
+            stage: (index / self.steps_per_level + 1) as u32,
+            ..self.step(beta(index), index.checked_sub(1).map(beta), index as u32)
+        };
+        (0..levels.len() * self.steps_per_level).map(step).collect()
+    }
+
+    /// The step of this number at noise level `beta`, after one at `previous` if it is not the first. Movements are kept in
+    /// units of the level, and the noise is what leaves a Gaussian as it is when the step is small.
+    pub fn step(&self, beta: f64, previous: Option<f64>, index: u32) -> Step {
+        let alpha = self.step_scale * beta * beta;
+        Step {
+            beta,
+            alpha,
+            noise: (2.0 * alpha * (1.0 - self.momentum)).sqrt(),
+            momentum: previous.map_or(0.0, |previous| self.momentum * beta / previous),
+            index,
+            stage: 1,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+use super::*;
+use crate::ImageShape;
+use crate::methods::{PRESETS, find, parse_list};
+use crate::prior::Schedule;
+
+fn settings(options: LangevinOptions) -> LangevinSettings {
+    options
+        .over(LangevinOptions::of_preset(&PRESETS[0]))
+        .settings(Likelihood::default())
+        .unwrap()
+}
+
+/// A model of MNIST's shape with three levels of its own, or without.
+fn model(own_levels: bool) -> Prior {
+    let mut prior = Prior::random_of_width(2, ImageShape::new(1, 28, 28), 0);
+    prior.schedule = own_levels.then(|| Schedule::new(vec![4.0, 2.0, 1.5]).unwrap());
+    prior
+}
+
+#[test]
+fn every_preset_is_valid() {
+    for preset in &PRESETS {
+        let settings = LangevinOptions::of_preset(preset)
+            .settings(Likelihood::default())
+            .unwrap();
+        assert_eq!(settings.schedule.len(), preset.levels);
+        assert!(preset.measurements < preset.image().len());
+        assert_eq!(Preset::find(preset.name).unwrap().name, preset.name);
+    }
+    assert!(Preset::find("imagenet").is_err());
+}
+
+#[test]
+fn flags_win_over_a_named_preset_and_that_over_the_model_and_that_over_the_shapes_preset() {
+    let celeba = Preset::find("celeba").unwrap();
+    let named = LangevinOptions::defaults(&model(true), Some(celeba), "ep").unwrap();
+    assert_eq!(
+        (named.sigma_begin, named.levels, named.xi),
+        (Some(90.0), Some(500), Some(0.3))
+    );
+    let own = LangevinOptions::defaults(&model(true), None, "ep").unwrap();
+    assert_eq!(
+        (own.sigmas, own.levels, own.xi),
+        (Some(vec![4.0, 2.0, 1.5]), None, Some(0.5))
+    );
+    let shape = LangevinOptions::defaults(&model(false), None, "ep").unwrap();
+    assert_eq!((shape.sigma_begin, shape.levels), (Some(50.0), Some(232)));
+    let flags = LangevinOptions {
+        levels: Some(60),
+        epsilon: Some(1.5e-4),
+        gamma: Some(2.0),
+        ..LangevinOptions::default()
+    };
+    let all = flags.clone().over(shape).settings(Likelihood::default()).unwrap();
+    assert_eq!((all.schedule.begin(), all.schedule.len()), (50.0, 60));
+    assert!((all.step_scale - 1.5).abs() < 1e-12, "epsilon is step_scale·beta_T²");
+    assert_eq!(all.gamma, crate::plan::GammaRule::Constant { gamma: 2.0 });
+    let listed = flags.over(LangevinOptions::defaults(&model(true), None, "ep").unwrap());
+    assert_eq!(listed.schedule().unwrap(), Schedule::geometric(4.0, 1.5, 60).unwrap());
+}
+
+#[test]
+fn a_model_may_advise_every_method_or_one() {
+    let mut prior = model(true);
+    for (key, value) in [
+        ("momentum", "0.9"),
+        ("steps_per_level", "5"),
+        ("ep.xi", "0.8"),
+        ("trained_by", "me"),
+    ] {
+        prior.metadata.insert(key.to_owned(), value.to_owned());
+    }
+    let advised = |key: &str| LangevinOptions::defaults(&prior, None, key).unwrap();
+    assert_eq!((advised("ep").momentum, advised("ep").xi), (Some(0.9), Some(0.8)));
+    assert_eq!(
+        (advised("diag").steps_per_level, advised("diag").xi),
+        (Some(5), Some(0.5))
+    );
+    prior.metadata.insert("momentum".to_owned(), "lots".to_owned());
+    let error = LangevinOptions::defaults(&prior, None, "ep").unwrap_err();
+    assert_eq!(error.exit_code(), 3, "{error}");
+}
+
+#[test]
+fn the_shipped_prior_knows_how_to_sample_with_it() {
+    let options = LangevinOptions::defaults(&Prior::shipped().unwrap(), None, "ep").unwrap();
+    let settings = options.settings(Likelihood::default()).unwrap();
+    assert_eq!(
+        (settings.steps_per_level, settings.step_scale, settings.momentum),
+        (5, 1.5, 0.9)
+    );
+    assert_eq!(settings.steps().len(), 300);
+}
+
+#[test]
+fn a_model_of_unknown_shape_without_levels_asks_for_them() {
+    let prior = Prior::random_of_width(2, ImageShape::new(1, 6, 6), 0);
+    let open = LangevinOptions::defaults(&prior, None, "ep").unwrap();
+    assert!(open.settings(Likelihood::default()).is_err());
+    let levels = LangevinOptions::geometric(3.0, 0.1, 5).over(open);
+    assert_eq!(levels.settings(Likelihood::default()).unwrap().schedule.len(), 5);
+}
+
+#[test]
+fn a_schedule_is_described_by_its_ends_only_where_they_give_the_same_bits() {
+    let geometric = Schedule::geometric(50.0, 0.01, 232).unwrap();
+    let options = LangevinOptions::of_schedule(&geometric);
+    assert_eq!(options, LangevinOptions::geometric(50.0, 0.01, 232));
+    assert_eq!(options.schedule().unwrap(), geometric);
+    let other = Schedule::new(vec![3.0, 2.0, 0.1]).unwrap();
+    let options = LangevinOptions::of_schedule(&other);
+    assert_eq!(
+        LangevinOptions::from_table(&options.to_table())
+            .unwrap()
+            .schedule()
+            .unwrap(),
+        other
+    );
+}
+
+/// The variance that the steps leave a Gaussian state of variance beta² with, by iterating its covariance with the
+/// previous movement.
+fn variance(settings: &LangevinSettings, beta: f64) -> f64 {
+    let step = settings.step(beta, Some(beta), 1);
+    let pull = step.alpha / (beta * beta);
+    let (mut xx, mut xv, mut vv) = (1.0, 0.0, 0.0);
+    for _ in 0..20_000 {
+        // v' = momentum·v − pull·x + noise·z, x' = x + v'
+        let next_vv =
+            step.momentum.powi(2) * vv - 2.0 * step.momentum * pull * xv + pull * pull * xx + step.noise.powi(2);
+        let x_next_v = step.momentum * xv - pull * xx;
+        (xx, xv, vv) = (xx + 2.0 * x_next_v + next_vv, x_next_v + next_vv, next_vv);
+    }
+    xx
+}
+
+#[test]
+fn small_steps_keep_the_variance_of_a_gaussian_whatever_the_momentum() {
+    for momentum in [0.0, 0.5, 0.9] {
+        for (step_scale, beta) in [(0.01, 0.3), (0.01, 7.0), (1.5, 0.3)] {
+            let settings = settings(LangevinOptions {
+                step_scale: Some(step_scale),
+                momentum: Some(momentum),
+                ..LangevinOptions::default()
+            });
+            let relative = variance(&settings, beta) / (beta * beta);
+            // What is left is the step's own error, and momentum makes it smaller.
+            let expected = 1.0 / (1.0 - step_scale / (2.0 * (1.0 + momentum)));
+            assert!(
+                (relative / expected - 1.0).abs() < 1e-9,
+                "{settings:?}: {relative} {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_movement_shrinks_with_the_noise_level() {
+    let settings = settings(LangevinOptions {
+        momentum: Some(0.8),
+        ..LangevinOptions::default()
+    });
+    assert_eq!(settings.step(2.0, None, 0).momentum, 0.0, "nothing has moved yet");
+    assert_eq!(settings.step(1.0, Some(2.0), 1).momentum, 0.4);
+    assert_eq!(settings.step(1.0, Some(1.0), 2).momentum, 0.8);
+}
+
+#[test]
+fn settings_out_of_range_are_refused_by_their_name() {
+    let kind = find("ep").unwrap();
+    let good = LangevinOptions::of_preset(&PRESETS[0]).to_table();
+    kind.method(&good).unwrap();
+    for (name, value) in [
+        ("steps_per_level", toml::Value::Integer(0)),
+        ("steps_per_level", toml::Value::Integer(i64::MAX)),
+        ("ep_iters", toml::Value::Integer(0)),
+        ("ep_iters", toml::Value::Integer(1 << 32)),
+        ("levels", toml::Value::Integer(1)),
+        ("step_scale", toml::Value::Float(-1.0)),
+        ("step_scale", toml::Value::Float(f64::NAN)),
+        ("momentum", toml::Value::Float(1.0)),
+        ("momentum", toml::Value::Float(f64::NAN)),
+        ("xi", toml::Value::Float(0.0)),
+        ("gamma", toml::Value::Float(f64::INFINITY)),
+    ] {
+        let above = toml::Table::from_iter([(name.to_owned(), value)]);
+        let all = kind.over(&above, &good).unwrap();
+        let error = kind.method(&all).err().unwrap_or_else(|| panic!("{all:?}"));
+        assert!(error.to_string().starts_with(name), "{error}");
+    }
+    let unknown = toml::Table::from_iter([("momentums".to_owned(), toml::Value::Integer(1))]);
+    let error = kind.over(&unknown, &good).unwrap_err().to_string();
+    assert!(error.contains("momentums") && error.contains("momentum"), "{error}");
+}
+
+#[test]
+fn lists_of_methods_are_read_as_they_are_typed() {
+    let keys = |list: &str| parse_list(list).map(|kinds| kinds.iter().map(|k| k.key()).collect::<Vec<_>>());
+    assert_eq!(keys("ep").unwrap(), ["ep"]);
+    assert_eq!(keys("both").unwrap(), ["diag", "ep"]);
+    assert_eq!(keys("ep,diag").unwrap(), ["ep", "diag"]);
+    for bad in ["", "ep,", "ep,ep", "em"] {
+        assert!(keys(bad).is_err(), "{bad}");
+    }
+}

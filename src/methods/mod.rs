@@ -1,0 +1,244 @@
+//! The methods: how images come out of measurements and a prior. A folder each, and [`METHODS`] is the list.
+//!
+//! A [`Kind`] knows a method's name and its settings; a [`Method`] is a kind with its settings, and says what the driver of
+//! `run` must know: the passes over the states, each a plan and its steps, and what is told of a state afterwards.
+
+pub mod langevin;
+pub(crate) mod options;
+mod preset;
+mod score;
+
+use std::collections::BTreeMap;
+
+use toml::Table;
+
+pub use options::Options;
+pub use preset::{PRESETS, Preset};
+pub use score::{ScorePlan, likelihood_score, prior_score};
+
+use crate::engine::Wait;
+use crate::plan::{Plan, Step, Target, TensorId};
+use crate::prior::Prior;
+use crate::problem::Problem;
+use crate::{Error, Images, Result};
+
+/// All methods, in the order in which results are shown.
+pub const METHODS: [&dyn Kind; 2] = [&langevin::QCS_SGM, &langevin::QCS_SGM_PLUS];
+
+/// The method that runs if none is named.
+pub const DEFAULT: &str = "ep";
+
+/// Every method's flags: each setting has one name, so that a flag reaches all methods that have it.
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
+pub struct Flags {
+    #[command(flatten, next_help_heading = "QCS-SGM and QCS-SGM+")]
+    pub langevin: langevin::LangevinOptions,
+}
+
+/// A method before it has settings.
+pub trait Kind: Sync {
+    /// The name on the command line, in a configuration and in file names.
+    fn key(&self) -> &'static str;
+
+    /// The name in the literature.
+    fn title(&self) -> &'static str;
+
+    /// What it is, in one line.
+    fn about(&self) -> &'static str;
+
+    /// The settings before anybody asks for others: the model's own advice, below it the preset of the model's images. A
+    /// preset that was asked for by name stands above the model.
+    ///
+    /// # Errors
+    /// [`Error::BadFile`] if the model's advice cannot be used.
+    fn defaults(&self, prior: &Prior, preset: Option<&Preset>) -> Result<Table>;
+
+    /// The flags that are this method's, as settings.
+    fn of_flags(&self, flags: &Flags) -> Table;
+
+    /// The settings of `above`, and those of `below` where one is not given.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if a key is unknown or a value of another type.
+    fn over(&self, above: &Table, below: &Table) -> Result<Table>;
+
+    /// The settings with every default written down.
+    ///
+    /// # Errors
+    /// As [`Kind::method`].
+    fn resolve(&self, settings: &Table) -> Result<Table>;
+
+    /// The method with these settings.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if a setting is missing, unknown or of another type, [`Error::Setting`] if one is out of range.
+    fn method(&self, settings: &Table) -> Result<Box<dyn Method>>;
+}
+
+/// The method of this key.
+///
+/// # Errors
+/// [`Error::Usage`] for an unknown key; the message lists the known ones.
+pub fn find(key: &str) -> Result<&'static dyn Kind> {
+    METHODS.into_iter().find(|kind| kind.key() == key).ok_or_else(|| {
+        let keys: Vec<&str> = METHODS.iter().map(|kind| kind.key()).collect();
+        Error::usage(format!("unknown method {key:?}; there are {}", keys.join(", ")))
+    })
+}
+
+/// The methods of a list like "diag,ep", of `all`, or of `both`, which is QCS-SGM and QCS-SGM+.
+///
+/// # Errors
+/// As [`find`], and if a method is named twice.
+pub fn parse_list(list: &str) -> Result<Vec<&'static dyn Kind>> {
+    let keys: Vec<&str> = match list {
+        "all" => return Ok(METHODS.to_vec()),
+        "both" => vec!["diag", "ep"],
+        _ => list.split(',').map(str::trim).collect(),
+    };
+    match keys.iter().enumerate().find(|(i, key)| keys[..*i].contains(key)) {
+        Some((_, key)) => Err(Error::usage(format!("method {key} is named twice"))),
+        None => keys.into_iter().map(find).collect(),
+    }
+}
+
+/// What a method works on: a prior and, unless it draws from the prior alone, a problem.
+#[derive(Clone, Copy)]
+pub struct Given<'a> {
+    pub prior: &'a Prior,
+    pub problem: Option<&'a Problem>,
+    /// Samples drawn for each image
+    pub chains: usize,
+}
+
+/// A kind with its settings.
+pub trait Method {
+    /// Refuses a prior or a problem that the method cannot work with.
+    ///
+    /// # Errors
+    /// Says what is missing.
+    fn check(&self, given: Given<'_>) -> Result<()>;
+
+    /// The passes over the states, in order. What a pass leaves of an image, the next one may start from.
+    fn passes<'a>(&'a self, given: Given<'a>) -> Vec<Box<dyn Pass + 'a>>;
+
+    /// What came of it, from what the passes left.
+    fn outcome(&self, given: Given<'_>, left: &Left) -> Samples;
+}
+
+/// One pass over the states.
+pub trait Pass {
+    /// Whether each chain of an image is a state, or the image alone is one.
+    fn per_chain(&self) -> bool;
+
+    /// Every step of a state, in order.
+    fn steps(&self) -> Vec<Step>;
+
+    /// What a [stage](Step::stage) of the steps is: "level".
+    fn stage(&self) -> &'static str;
+
+    /// The plan of a batch.
+    fn compile(&self, batch: usize, target: &dyn Target) -> BatchPlan;
+}
+
+/// A plan and the tensors that the driver reads and writes between executions.
+pub struct BatchPlan {
+    pub plan: Plan,
+    /// One u32 per state, other than 0 once no further step changes it
+    pub done: TensorId,
+    /// As of when `done` is looked at, at the end of each stage
+    pub wait: Wait,
+    /// One u32 per state, where each goes on by itself: the steps that it has behind it, 0 for one that begins. Then a state
+    /// that is done makes room for another one at once. Without, a batch begins and ends together.
+    pub counter: Option<TensorId>,
+    /// What an earlier pass left of a state's image, by name: written before the state begins
+    pub from: Vec<(&'static str, TensorId)>,
+    /// Everything that a state in work is, by name: what a checkpoint holds, enough to go on from
+    pub state: Vec<(&'static str, TensorId)>,
+    /// What is kept of a finished state, by name
+    pub left: Vec<(&'static str, TensorId)>,
+}
+
+/// What the passes left of all states.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Left {
+    /// `[states, …]` for each name, in the type that the plan gave it
+    pub values: BTreeMap<String, Vec<u8>>,
+    /// Time it took, over all sessions of the run
+    pub seconds: f64,
+}
+
+impl Left {
+    /// The values of a name.
+    ///
+    /// # Panics
+    /// If no pass left something under that name.
+    pub fn values<T: bytemuck::Pod>(&self, name: &str) -> Vec<T> {
+        bytemuck::pod_collect_to_vec(&self.values[name])
+    }
+}
+
+/// A state that would have become non-finite and kept its last value from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Divergence {
+    pub image: usize,
+    pub chain: usize,
+    /// The stage in which it happened, from 1
+    pub level: usize,
+    /// Within the stage, from 1
+    pub step: usize,
+}
+
+/// What a method draws: the samples of all images and chains.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    /// `[images · chains, C, H, W]`; the chains of an image follow each other
+    pub states: Images,
+    pub chains: usize,
+    pub diverged: Vec<Divergence>,
+    /// Time it took, over all sessions of the run
+    pub seconds: f64,
+}
+
+impl Samples {
+    /// The posterior mean of each image: its chains that did not diverge, averaged (all of them if every one did).
+    pub fn mean(&self) -> Images {
+        self.across_chains(|_, mean| mean)
+    }
+
+    /// The posterior standard deviation of each image (n − 1 in the denominator); `None` with a single chain.
+    pub fn std(&self) -> Option<Images> {
+        (self.chains > 1).then(|| {
+            self.across_chains(|values, mean| {
+                let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+                (squares / (values.len().max(2) - 1) as f64).sqrt()
+            })
+        })
+    }
+
+    /// Calls `f` with the values of a pixel over an image's chains and their mean.
+    fn across_chains(&self, f: impl Fn(&[f64], f64) -> f64) -> Images {
+        let n = self.states.shape.len();
+        let images = self.states.count() / self.chains;
+        let mut data = vec![0.0; images * n];
+        let mut values = Vec::with_capacity(self.chains);
+        for (image, result) in data.chunks_exact_mut(n).enumerate() {
+            let alive: Vec<usize> = (0..self.chains)
+                .filter(|&chain| !self.diverged.iter().any(|d| d.image == image && d.chain == chain))
+                .collect();
+            let used = if alive.is_empty() {
+                (0..self.chains).collect()
+            } else {
+                alive
+            };
+            for (pixel, result) in result.iter_mut().enumerate() {
+                let of = |&chain: &usize| f64::from(self.states.image(image * self.chains + chain)[pixel]);
+                values.clear();
+                values.extend(used.iter().map(of));
+                let mean = values.iter().sum::<f64>() / values.len() as f64;
+                *result = f(&values, mean) as f32;
+            }
+        }
+        Images::new(self.states.shape, data)
+    }
+}

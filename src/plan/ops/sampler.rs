@@ -1,0 +1,94 @@
+//! Annealed Langevin dynamics: the state, its noise level, its update.
+
+use super::Operands;
+use crate::plan::{Plan, TensorId};
+
+/// The factor of the likelihood score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GammaRule {
+    /// gamma = xi·‖prior score‖/‖likelihood score‖, per state and step
+    Adaptive { xi: f64 },
+    /// The same factor throughout
+    Constant { gamma: f64 },
+}
+
+/// An op of the sampler.
+#[derive(Clone, Copy, Debug)]
+pub enum SamplerOp {
+    /// x ~ U(0, 1), and no state is frozen
+    StartState { x: TensorId, frozen: TensorId },
+    /// The noise level of every state is the step's
+    SetLevel { level: TensorId },
+    /// gamma = xi·‖prior‖/‖likelihood‖ per state, or a constant; 0 where the likelihood score vanishes
+    Gamma {
+        prior: TensorId,
+        likelihood: TensorId,
+        rule: GammaRule,
+        gamma: TensorId,
+    },
+    /// x += momentum·velocity + alpha·(prior + gamma·likelihood) + noise·z, z normal; a state that would become
+    /// non-finite is frozen
+    Langevin {
+        x: TensorId,
+        prior: TensorId,
+        /// The score and its gamma
+        likelihood: Option<(TensorId, TensorId)>,
+        /// What the step added to x, for the next one to repeat a part of it
+        velocity: Option<TensorId>,
+        frozen: TensorId,
+    },
+    /// x += level²·prior
+    Denoise {
+        x: TensorId,
+        level: TensorId,
+        prior: TensorId,
+        frozen: TensorId,
+    },
+}
+
+impl SamplerOp {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::StartState { .. } => "start_state",
+            Self::SetLevel { .. } => "set_level",
+            Self::Gamma { .. } => "gamma",
+            Self::Langevin { .. } => "langevin",
+            Self::Denoise { .. } => "denoise",
+        }
+    }
+
+    pub fn operands(&self) -> Operands {
+        match *self {
+            Self::StartState { x, frozen } => Operands::new([], [x, frozen]),
+            Self::SetLevel { level } => Operands::new([], [level]),
+            Self::Gamma {
+                prior,
+                likelihood,
+                gamma,
+                ..
+            } => Operands::new([prior, likelihood], [gamma]),
+            Self::Langevin {
+                x,
+                prior,
+                likelihood,
+                velocity,
+                frozen,
+            } => {
+                let (score, gamma) = likelihood.unzip();
+                let reads = [Some(prior), score, gamma, Some(frozen)];
+                let writes = [Some(x), Some(frozen), velocity];
+                Operands::new(reads.into_iter().flatten(), writes.into_iter().flatten())
+            }
+            Self::Denoise {
+                x,
+                level,
+                prior,
+                frozen,
+            } => Operands::new([level, prior, frozen], [x]),
+        }
+    }
+
+    pub fn flops(&self, _: &Plan) -> u64 {
+        0
+    }
+}
