@@ -69,7 +69,7 @@ struct Global {
     )]
     device: String,
     /// Precision of the network's inner products: fp32, tf32 or fp16 [default: fp32; on a GPU `run`, `demo` and `sample`
-    /// take fp16, the fastest, whose PSNR is that of fp32 within 0.01 dB]
+    /// take fp16, the fastest; docs/performance.md has what that does to images]
     #[arg(long, global = true, value_name = "PRECISION", help_heading = "Global options")]
     precision: Option<String>,
     /// Multiply with our own kernels even where cuBLAS loads: then a sample's last bits do not depend on the batch

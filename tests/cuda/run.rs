@@ -10,6 +10,7 @@ use qcs::prior::Prior;
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
 use qcs::run::{Driver, Outcome, Unobserved};
 use qcs::{ImageShape, Images};
+use qcs_emulator::stand_in::{Child, Library};
 use qcs_kernels::sampler::step::StepRecord;
 use serde_json::Value;
 
@@ -69,10 +70,12 @@ fn count(stats: &Value, path: &str) -> u64 {
 
 #[test]
 fn inside_a_noise_level_nothing_is_copied_waited_for_or_allocated() {
-    let emulated = Emulated::new();
     let stats = |steps: u64| {
-        emulated.child("run::child_samples", &[("QCS_TEST_STEPS", &steps.to_string())]);
-        emulated.stats()
+        let child = Child::new().finding(&[Library::Driver]);
+        let ran = child.env("QCS_TEST_STEPS", steps.to_string()).run(|| {
+            sample_three_levels(std::env::var("QCS_TEST_STEPS").unwrap().parse().unwrap());
+        });
+        serde_json::from_str(&ran.stats).unwrap()
     };
     let (few, many) = (stats(1), stats(4));
     assert_eq!(count(&few, "/graph_launches"), 3, "one for each step of three levels");
@@ -98,10 +101,8 @@ fn inside_a_noise_level_nothing_is_copied_waited_for_or_allocated() {
     );
 }
 
-/// Three levels without an observer: a run by the command line also keeps checkpoints, by the clock.
-#[test]
-#[ignore = "run by its parent, with the emulator"]
-fn child_samples() {
+/// Without an observer: a run by the command line also keeps checkpoints, by the clock.
+fn sample_three_levels(steps_per_level: usize) {
     let image = ImageShape::new(1, 8, 8);
     let prior = Prior::random_of_width(4, image, 0);
     let simulation = Simulation {
@@ -118,7 +119,7 @@ fn child_samples() {
     let images = Images::new(image, vec![0.5; 2 * image.len()]);
     let problem = Problem::simulate(images, sensing, &simulation).unwrap();
     let options = LangevinOptions {
-        steps_per_level: Some(std::env::var("QCS_TEST_STEPS").unwrap().parse().unwrap()),
+        steps_per_level: Some(steps_per_level),
         step_scale: Some(0.1),
         ..LangevinOptions::geometric(1.0, 0.1, 3)
     };
