@@ -4,6 +4,7 @@
 
 mod errors;
 mod hostile;
+#[path = "../hostile/memory.rs"]
 mod memory;
 
 use std::path::{Path, PathBuf};
