@@ -166,6 +166,9 @@ fn metrics(index: usize, method: &str, psnr: Option<f64>) -> ImageMetrics {
         psnr,
         ssim: psnr.map(|_| 0.5),
         consistency: Some(0.75),
+        predicted_error: None,
+        evaluations: None,
+        ep_iterations: None,
     }
 }
 
