@@ -19,12 +19,12 @@ pub struct LoadOptions {
     pub count: Option<usize>,
     /// The shape the images must have. It also decides between the readings of an ambiguous array.
     pub shape: Option<ImageShape>,
-    pub values: Values,
+    pub range: ValueRange,
 }
 
 /// Which floating-point values an image may hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Values {
+pub enum ValueRange {
     /// [0, 1], for images that are measured or serve as truth.
     #[default]
     Unit,
@@ -155,13 +155,13 @@ fn from_array(path: &Path, array: &NpyArray, options: &LoadOptions) -> Result<Im
         }
     }
     if matches!(array.data, NpyData::F32(_) | NpyData::F64(_)) {
-        check_values(&mut planes, options.values).map_err(|e| Error::bad_file(path, e))?;
+        check_values(&mut planes, options.range).map_err(|e| Error::bad_file(path, e))?;
     }
     Ok(Images::new(layout.shape, planes))
 }
 
 /// Refuses the ranges other programs use, because a wrong one looks almost right until the results are bad.
-fn check_values(values: &mut [f32], allowed: Values) -> Result<(), String> {
+fn check_values(values: &mut [f32], allowed: ValueRange) -> Result<(), String> {
     let (mut least, mut greatest) = (f32::INFINITY, f32::NEG_INFINITY);
     let (mut finite, mut far_outside) = (true, 0);
     for &value in values.iter() {
@@ -171,13 +171,13 @@ fn check_values(values: &mut [f32], allowed: Values) -> Result<(), String> {
         far_outside += usize::from(value.is_finite() && !(-0.5..=1.5).contains(&value));
     }
     let in_range = match allowed {
-        Values::Unit if !finite => return Err("holds NaN or infinite values".into()),
-        Values::Unit => least >= -SLACK && greatest <= 1.0 + SLACK,
+        ValueRange::Unit if !finite => return Err("holds NaN or infinite values".into()),
+        ValueRange::Unit => least >= -SLACK && greatest <= 1.0 + SLACK,
         // A sampler overshoots in a few pixels; images in [−1, 1] or 0..255 lie outside in many.
-        Values::Estimate => far_outside * 20 <= values.len(),
+        ValueRange::Estimate => far_outside * 20 <= values.len(),
     };
     if in_range {
-        if allowed == Values::Unit {
+        if allowed == ValueRange::Unit {
             values.iter_mut().for_each(|value| *value = value.clamp(0.0, 1.0));
         }
         return Ok(());

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use image::{DynamicImage, GrayImage, Luma, Rgb, RgbImage};
-use qcs::files::{LoadOptions, Values, load_images, npy};
+use qcs::files::{LoadOptions, ValueRange, load_images, npy};
 use qcs::{ImageShape, Images};
 
 use crate::{complaint, fixture, gzipped, idx_bytes};
@@ -146,7 +146,7 @@ fn the_two_well_known_wrong_ranges_are_named_with_their_cure() {
     };
     let unit = LoadOptions::default();
     let estimate = LoadOptions {
-        values: Values::Estimate,
+        range: ValueRange::Estimate,
         ..unit
     };
     for options in [&unit, &estimate] {

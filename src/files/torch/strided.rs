@@ -2,9 +2,9 @@
 
 use half::{bf16, f16};
 
-use super::value::{Dtype, Tensor};
+use super::value::{Dtype, Strided};
 
-impl Tensor<'_> {
+impl Strided<'_> {
     /// Reads the values out of the whole storage's bytes; the error is the reason in words.
     ///
     /// # Errors
@@ -95,8 +95,8 @@ mod tests {
     use super::super::value::Storage;
     use super::*;
 
-    fn tensor(shape: &[usize], strides: &[usize], offset: usize) -> Tensor<'static> {
-        Tensor {
+    fn tensor(shape: &[usize], strides: &[usize], offset: usize) -> Strided<'static> {
+        Strided {
             storage: Storage {
                 key: "0",
                 dtype: Dtype::F32,

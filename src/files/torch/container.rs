@@ -7,8 +7,8 @@ use std::io::{Cursor, Read};
 use zip::ZipArchive;
 
 use super::pickle::{self, Pickle};
-use super::value::{Dtype, Heap, Storage, Value, quoted};
-use crate::files::{MAX_INFLATED, MAX_INFLATION};
+use super::value::{Dtype, Heap, Storage, Strided, Value};
+use crate::files::{MAX_INFLATED, MAX_INFLATION, quoted};
 
 /// The longest pickle that is read out of an archive; NCSNv2's take some 100 KB.
 const MAX_PICKLE: u64 = 64 << 20;
@@ -22,48 +22,53 @@ pub enum Container {
     Legacy,
 }
 
-/// A file taken apart as far as is possible before its object is unpickled.
-pub(super) struct Parts<'f> {
+/// The pickle of what was saved.
+pub(crate) struct SavedObject<'f> {
     pub container: Container,
-    /// Begins with the pickle of what was saved.
-    pub object: Cow<'f, [u8]>,
-    pub object_name: String,
-    pub rest: Rest<'f>,
+    /// Begins with the pickle.
+    bytes: Cow<'f, [u8]>,
+    name: String,
 }
 
-/// What is left of the file.
-pub(super) enum Rest<'f> {
+/// What is left of the file: the numbers, somewhere.
+pub(crate) enum Rest<'f> {
     Zip(Archive<'f>),
     /// The legacy file from the object's pickle on.
     Legacy(&'f [u8]),
 }
 
 /// Where the numbers are.
-pub(super) enum Storages<'f> {
+pub(crate) enum Storages<'f> {
     Zip(Archive<'f>),
     /// The bytes of each storage by key.
     Legacy(HashMap<String, &'f [u8]>),
 }
 
-/// Recognises the container; the error is the reason in words.
-pub(super) fn open(bytes: &[u8]) -> Result<Parts<'_>, String> {
+/// Recognises the container and takes the file apart as far as is possible before its object is unpickled.
+pub(crate) fn open(bytes: &[u8]) -> Result<(SavedObject<'_>, Rest<'_>), String> {
     if bytes.starts_with(b"PK\x03\x04") {
         let mut archive = Archive::open(bytes)?;
-        let object_name = archive.name("data.pkl");
-        return Ok(Parts {
+        let name = archive.name("data.pkl");
+        let object = SavedObject {
             container: Container::Zip,
-            object: Cow::Owned(archive.read(&object_name, MAX_PICKLE)?),
-            object_name,
-            rest: Rest::Zip(archive),
-        });
+            bytes: Cow::Owned(archive.read(&name, MAX_PICKLE)?),
+            name,
+        };
+        return Ok((object, Rest::Zip(archive)));
     }
-    let object = skip_legacy_preamble(bytes)?;
-    Ok(Parts {
+    let rest = skip_legacy_preamble(bytes)?;
+    let object = SavedObject {
         container: Container::Legacy,
-        object: Cow::Borrowed(object),
-        object_name: "the saved object".into(),
-        rest: Rest::Legacy(object),
-    })
+        bytes: Cow::Borrowed(rest),
+        name: "the saved object".into(),
+    };
+    Ok((object, Rest::Legacy(rest)))
+}
+
+impl SavedObject<'_> {
+    pub fn unpickle(&self) -> Result<Pickle<'_>, String> {
+        pickle::read(&self.bytes).map_err(|reason| format!("{}: {reason}", self.name))
+    }
 }
 
 impl<'f> Rest<'f> {
@@ -92,8 +97,27 @@ fn consistent<'a>(heap: &Heap<'a>) -> Result<HashMap<&'a str, (Dtype, usize)>, S
 }
 
 impl Storages<'_> {
+    /// The values of each tensor in f32.
+    ///
+    /// # Errors
+    /// Naming the tensor: if its storage is not as the pickle says, or it is not one of finite floats inside it.
+    pub fn values(&mut self, tensors: &[(String, Strided<'_>)]) -> Result<Vec<Vec<f32>>, String> {
+        let big_endian = self.big_endian();
+        let mut all = Vec::with_capacity(tensors.len());
+        for (name, tensor) in tensors {
+            let name = quoted(name);
+            let storage = self.read(&tensor.storage).map_err(|reason| {
+                let key = quoted(tensor.storage.key);
+                format!("tensor {name}: storage {key} {reason}")
+            })?;
+            let values = tensor.values(storage, big_endian);
+            all.push(values.map_err(|reason| format!("tensor {name} {reason}"))?);
+        }
+        Ok(all)
+    }
+
     /// The bytes of a whole storage.
-    pub fn read(&mut self, storage: &Storage<'_>) -> Result<&[u8], String> {
+    fn read(&mut self, storage: &Storage<'_>) -> Result<&[u8], String> {
         let length = storage.elements.checked_mul(storage.dtype.size());
         let bytes = match self {
             Self::Zip(archive) => archive.storage(storage.key)?,
@@ -109,14 +133,14 @@ impl Storages<'_> {
         Ok(bytes)
     }
 
-    pub fn big_endian(&self) -> bool {
+    fn big_endian(&self) -> bool {
         // The legacy container is little-endian on every machine.
         matches!(self, Self::Zip(archive) if archive.big_endian)
     }
 }
 
 /// The zip archive, with the folder that all of its entries share.
-pub(super) struct Archive<'f> {
+pub(crate) struct Archive<'f> {
     zip: ZipArchive<Cursor<&'f [u8]>>,
     /// Of the whole file.
     length: u64,
