@@ -106,6 +106,7 @@ fn load_estimates(path: &Path, shape: Option<ImageShape>) -> Result<Images> {
                 chains,
                 diverged: Vec::new(),
                 seconds: 0.0,
+                estimate: None,
             }
             .mean());
         }

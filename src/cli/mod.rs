@@ -1,6 +1,7 @@
 //! `qcs`: one file per command, and what they share.
 
 mod bench;
+mod calibrate;
 mod check;
 mod completions;
 mod convert;
@@ -90,6 +91,7 @@ enum Command {
     Score(scores::ScoreArgs),
     Likelihood(scores::LikelihoodArgs),
     Convert(convert::ConvertArgs),
+    Calibrate(calibrate::CalibrateArgs),
     Bench(bench::BenchArgs),
     Check(check::CheckArgs),
     Info(info::InfoArgs),
@@ -155,6 +157,7 @@ fn execute(Cli { global, command }: Cli) -> Result<()> {
         Command::Score(args) => scores::score(&args, &global),
         Command::Likelihood(args) => scores::likelihood(&args, &global),
         Command::Convert(args) => convert::convert(&args, &global),
+        Command::Calibrate(args) => calibrate::calibrate(&args, &global),
         Command::Bench(args) => bench::bench(&args, &global),
         Command::Check(args) => check::check(&args, &global),
         Command::Info(args) => info::info(&args, &global),

@@ -1,12 +1,13 @@
 //! Reading the files people bring, and writing files that appear whole or not at all.
 
+mod array;
 pub mod atomic;
-pub mod idx;
+mod idx;
 pub mod images;
 mod layout;
 pub mod npy;
 mod npy_header;
-pub mod npz;
+mod npz;
 mod pictures;
 pub mod safetensors;
 pub(crate) mod torch;
@@ -55,4 +56,11 @@ pub(crate) fn quoted(name: &str) -> String {
         text.push('…');
     }
     format!("`{text}`")
+}
+
+/// Makes room for so many more elements, or says that there is none: a file's word is no reason to abort.
+fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<(), String> {
+    values
+        .try_reserve(additional)
+        .map_err(|_| format!("holds {additional} values, which do not fit into memory"))
 }

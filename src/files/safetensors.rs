@@ -162,33 +162,74 @@ impl<'a> Tensor<'a> {
 /// The values of a tensor to write, in C order.
 #[derive(Clone, Copy)]
 pub enum Slice<'a> {
-    U8(&'a [u8]),
+    /// Bytes of any type
+    Raw(Dtype, &'a [u8]),
     U32(&'a [u32]),
     F16(&'a [f16]),
     F32(&'a [f32]),
     F64(&'a [f64]),
 }
 
-impl Slice<'_> {
-    fn dtype(&self) -> &'static str {
-        match self {
-            Self::U8(_) => "U8",
+impl<'a> Slice<'a> {
+    /// Bytes that mean nothing to anybody else.
+    pub fn bytes_of(bytes: &'a [u8]) -> Self {
+        Self::Raw(Dtype::U8, bytes)
+    }
+
+    fn dtype(&self) -> String {
+        let name = match self {
+            Self::Raw(dtype, _) => return dtype.to_string(),
             Self::U32(_) => "U32",
             Self::F16(_) => "F16",
             Self::F32(_) => "F32",
             Self::F64(_) => "F64",
-        }
+        };
+        name.to_owned()
     }
 
     fn bytes(&self) -> usize {
         match *self {
-            Self::U8(v) => v.len(),
+            Self::Raw(_, v) => v.len(),
             Self::U32(v) => size_of_val(v),
             Self::F16(v) => size_of_val(v),
             Self::F32(v) => size_of_val(v),
             Self::F64(v) => size_of_val(v),
         }
     }
+}
+
+/// A file with some tensors and some metadata replaced or added; everything else is copied as it is.
+///
+/// # Errors
+/// If `bytes` are no safetensors file.
+pub fn amended(bytes: &[u8], tensors: &[Tensor<'_>], metadata: &BTreeMap<&str, String>) -> Result<Vec<u8>> {
+    let old = TensorFile::parse(bytes)?;
+    let mut texts: BTreeMap<&str, String> = old
+        .metadata
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.clone()))
+        .collect();
+    texts.extend(metadata.iter().map(|(key, value)| (*key, value.clone())));
+    let mut names = old.names();
+    names.retain(|name| !tensors.iter().any(|tensor| tensor.name == *name));
+    names.sort_unstable();
+    let mut all = Vec::new();
+    for name in names {
+        let tensor = old.tensor(name)?;
+        all.push(Tensor::new(
+            name,
+            tensor.shape(),
+            Slice::Raw(tensor.dtype(), tensor.data()),
+        ));
+    }
+    all.extend(
+        tensors
+            .iter()
+            .map(|tensor| Tensor::new(tensor.name, &tensor.shape, tensor.values)),
+    );
+    let mut out = Vec::new();
+    write(&mut out, &all, &texts).expect("a vector takes everything");
+    Ok(out)
 }
 
 /// The header's length, the header as JSON, the tensors in the given order: put the wider types first, and every
@@ -209,7 +250,7 @@ pub fn write(out: &mut dyn Write, tensors: &[Tensor<'_>], metadata: &BTreeMap<&s
     out.write_all(&header)?;
     for tensor in tensors {
         match tensor.values {
-            Slice::U8(v) => out.write_all(v)?,
+            Slice::Raw(_, v) => out.write_all(v)?,
             Slice::U32(v) => write_values(out, v, |v| v.to_le_bytes())?,
             Slice::F16(v) => write_values(out, v, |v| v.to_le_bytes())?,
             Slice::F32(v) => write_values(out, v, |v| v.to_le_bytes())?,

@@ -40,7 +40,11 @@ impl Denoiser {
         let rising = |values: &[f32]| values.windows(2).all(|pair| pair[0] < pair[1]);
         let positive = |values: &[f32]| values.iter().all(|&v| v > 0.0 && v.is_finite());
         if self.mean.len() != image.len() {
-            return refuse(&format!("has a mean of {} pixels, not {}", self.mean.len(), image.len()));
+            return refuse(&format!(
+                "has a mean of {} pixels, not {}",
+                self.mean.len(),
+                image.len()
+            ));
         }
         if self.levels.len() < 2 || self.levels.len() != self.errors.len() {
             return refuse("needs as many errors as levels, two at least");

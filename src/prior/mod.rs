@@ -12,8 +12,8 @@ use std::path::PathBuf;
 
 use qcs_kernels::philox::{Domain, Stream};
 
-use crate::{ImageShape, Result};
 use crate::plan::{Contents, Op, Param, PlanBuilder, Target, TensorId};
+use crate::{ImageShape, Result};
 pub use denoiser::Denoiser;
 pub use ncsnv2::Ncsnv2;
 pub use schedule::Schedule;

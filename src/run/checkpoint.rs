@@ -109,7 +109,9 @@ impl Checkpoint {
             ("checksum", checksum(&header, &tensors)),
             ("header", header),
         ]);
-        let tensors = tensors.iter().map(|(name, bytes)| Tensor::new(name, &[bytes.len()], Slice::U8(bytes)));
+        let tensors = tensors
+            .iter()
+            .map(|(name, bytes)| Tensor::new(name, &[bytes.len()], Slice::bytes_of(bytes)));
         let tensors: Vec<Tensor<'_>> = tensors.collect();
         crate::files::write_atomically(path, |out| {
             safetensors::write(out, &tensors, &metadata).map_err(|e| Error::io(path, "write", e))

@@ -4,15 +4,16 @@
 
 mod errors;
 mod hostile;
+#[path = "../hostile/memory.rs"]
 mod memory;
 
 use std::path::{Path, PathBuf};
 
+use qcs::Images;
 use qcs::engine::cpu::CpuEngine;
 use qcs::methods::prior_score;
 use qcs::prior::convert::{Container, ConvertOptions, Converted, Weights, convert};
 use qcs::prior::{Prior, parameters};
-use qcs::Images;
 use safetensors::{Dtype, SafeTensors};
 
 /// Those with an average beside the plain weights.

@@ -8,7 +8,7 @@ use zip::ZipArchive;
 
 use super::pickle::{self, Pickle};
 use super::value::{Dtype, Heap, Storage, Strided, Value};
-use crate::files::{MAX_INFLATED, MAX_INFLATION, quoted};
+use crate::files::{MAX_INFLATED, MAX_INFLATION, quoted, reserve};
 
 /// The longest pickle that is read out of an archive; NCSNv2's take some 100 KB.
 const MAX_PICKLE: u64 = 64 << 20;
@@ -96,41 +96,65 @@ fn consistent<'a>(heap: &Heap<'a>) -> Result<HashMap<&'a str, (Dtype, usize)>, S
     Ok(known)
 }
 
+/// A storage is read from its start to the last byte that a tensor needs. This many times the tensors' own size is
+/// enough for every view of sense, and no file of a few kilobytes gets more.
+const MAX_SPREAD: usize = 64;
+/// What is read without asking.
+const FREE: usize = 1 << 20;
+
 impl Storages<'_> {
-    /// The values of each tensor in f32.
+    /// The values of each tensor in f32. Of a storage, only what its tensors need is held in memory.
     ///
     /// # Errors
     /// Naming the tensor: if its storage is not as the pickle says, or it is not one of finite floats inside it.
     pub fn values(&mut self, tensors: &[(String, Strided<'_>)]) -> Result<Vec<Vec<f32>>, String> {
+        let of = |name: &str, reason: String| format!("tensor {} {reason}", quoted(name));
+        let mut reaches: HashMap<&str, usize> = HashMap::new();
+        let mut sizes: HashMap<&str, usize> = HashMap::new();
+        for (name, tensor) in tensors {
+            let extent = tensor.extent().map_err(|reason| of(name, reason))?;
+            let reach = reaches.entry(tensor.storage.key).or_default();
+            *reach = extent.end.max(*reach);
+            *sizes.entry(tensor.storage.key).or_default() += tensor.count()? * tensor.dtype.size();
+        }
         let big_endian = self.big_endian();
         let mut all = Vec::with_capacity(tensors.len());
         for (name, tensor) in tensors {
-            let name = quoted(name);
-            let storage = self.read(&tensor.storage).map_err(|reason| {
-                let key = quoted(tensor.storage.key);
-                format!("tensor {name}: storage {key} {reason}")
-            })?;
-            let values = tensor.values(storage, big_endian);
-            all.push(values.map_err(|reason| format!("tensor {name} {reason}"))?);
+            let key = tensor.storage.key;
+            let (reach, size) = (reaches[key], sizes[key]);
+            if reach > size.saturating_mul(MAX_SPREAD).saturating_add(FREE) {
+                return Err(of(
+                    name,
+                    format!(
+                        "and others take {size} bytes, spread over {reach} of their storage; the limit is                          {MAX_SPREAD} times their size: save copies of them"
+                    ),
+                ));
+            }
+            let values = self
+                .read(&tensor.storage, reach)
+                .map_err(|reason| format!("cannot be read: storage {} {reason}", quoted(key)))
+                .and_then(|storage| tensor.values(&storage[tensor.extent()?], big_endian));
+            all.push(values.map_err(|reason| of(name, reason))?);
         }
         Ok(all)
     }
 
-    /// The bytes of a whole storage.
-    fn read(&mut self, storage: &Storage<'_>) -> Result<&[u8], String> {
-        let length = storage.elements.checked_mul(storage.dtype.size());
-        let bytes = match self {
-            Self::Zip(archive) => archive.storage(storage.key)?,
-            Self::Legacy(ranges) => ranges.get(storage.key).copied().ok_or("is not in the file")?,
+    /// The first `reach` bytes of a storage, whose length is compared with the pickle's before any is read.
+    fn read(&mut self, storage: &Storage<'_>, reach: usize) -> Result<&[u8], String> {
+        let length = match self {
+            Self::Zip(archive) => archive.storage_length(storage.key)?,
+            Self::Legacy(ranges) => ranges.get(storage.key).ok_or("is not in the file")?.len() as u64,
         };
-        if Some(bytes.len()) != length {
+        if storage.elements as u128 * storage.dtype.size() as u128 != u128::from(length) {
             let claimed = storage.elements;
             return Err(format!(
-                "has {} bytes, not the {claimed} elements that the pickle says",
-                bytes.len()
+                "has {length} bytes, not the {claimed} elements that the pickle says"
             ));
         }
-        Ok(bytes)
+        match self {
+            Self::Zip(archive) => archive.storage(storage.key, reach),
+            Self::Legacy(ranges) => Ok(&ranges[storage.key][..reach]),
+        }
     }
 
     fn big_endian(&self) -> bool {
@@ -147,7 +171,7 @@ pub(crate) struct Archive<'f> {
     folder: String,
     big_endian: bool,
     inflated: u64,
-    /// The storage read last: the tensors of a flattened network all lie in one.
+    /// What is needed of the storage read last: the tensors of a flattened network all lie in one.
     last: Option<(String, Vec<u8>)>,
 }
 
@@ -204,33 +228,74 @@ impl<'f> Archive<'f> {
         }
     }
 
+    /// A whole entry, if it is not longer than `longest`.
     fn read(&mut self, name: &str, longest: u64) -> Result<Vec<u8>, String> {
+        let length = self.length_of(name)?;
+        if length > longest {
+            return Err(format!(
+                "entry {} claims {length} bytes; the limit is {longest}",
+                quoted(name)
+            ));
+        }
+        self.read_start(name, length as usize)
+    }
+
+    fn length_of(&mut self, name: &str) -> Result<u64, String> {
+        let member = self
+            .zip
+            .by_name(name)
+            .map_err(|e| format!("entry {} cannot be read: {e}", quoted(name)))?;
+        Ok(member.size())
+    }
+
+    /// The first `keep` bytes of an entry; the others are read as well, for the checksum, but not kept.
+    fn read_start(&mut self, name: &str, keep: usize) -> Result<Vec<u8>, String> {
         let entry = quoted(name);
         let mut member = self
             .zip
             .by_name(name)
             .map_err(|e| format!("entry {entry} cannot be read: {e}"))?;
         let claimed = member.size();
-        let most = member.compressed_size().min(self.length) * MAX_INFLATION;
-        self.inflated = self.inflated.saturating_add(claimed);
-        if claimed > most.min(longest) || self.inflated > MAX_INFLATED {
-            return Err(format!("entry {entry} claims {claimed} bytes, which cannot be right"));
+        if claimed > member.compressed_size().min(self.length) * MAX_INFLATION {
+            return Err(format!(
+                "entry {entry} claims {claimed} bytes, more than the archive can hold"
+            ));
         }
-        let mut bytes = Vec::with_capacity(claimed.min(self.length) as usize);
+        self.inflated = self.inflated.saturating_add(claimed);
+        if self.inflated > MAX_INFLATED {
+            let limit = MAX_INFLATED >> 20;
+            return Err(format!(
+                "unpacks to more than {limit} MiB, the limit, with entry {entry}"
+            ));
+        }
+        let mut bytes = Vec::new();
+        reserve(&mut bytes, keep)?;
         // One byte more than claimed: the checksum is compared at the end of the stream only.
-        let read = member.by_ref().take(claimed + 1).read_to_end(&mut bytes);
+        let read = (&mut member)
+            .take(keep as u64)
+            .read_to_end(&mut bytes)
+            .and_then(|kept| {
+                let rest = std::io::copy(&mut member.take(claimed - kept as u64 + 1), &mut std::io::sink())?;
+                Ok(kept as u64 + rest)
+            });
         match read {
-            Ok(_) if bytes.len() as u64 == claimed => Ok(bytes),
+            Ok(length) if length == claimed && bytes.len() == keep => Ok(bytes),
             Ok(_) => Err(format!("entry {entry} is not as long as the archive says")),
             Err(e) => Err(format!("entry {entry} is damaged: {e}")),
         }
     }
 
-    fn storage(&mut self, key: &str) -> Result<&[u8], String> {
+    fn storage_length(&mut self, key: &str) -> Result<u64, String> {
+        let name = self.name(&format!("data/{key}"));
+        self.length_of(&name)
+    }
+
+    /// The first `reach` bytes of a storage, which must not be more than it has.
+    fn storage(&mut self, key: &str, reach: usize) -> Result<&[u8], String> {
         if self.last.as_ref().is_none_or(|(last, _)| last != key) {
             let name = self.name(&format!("data/{key}"));
             self.last = None;
-            self.last = Some((key.to_owned(), self.read(&name, MAX_INFLATED)?));
+            self.last = Some((key.to_owned(), self.read_start(&name, reach)?));
         }
         Ok(self.last.as_ref().map_or(&[], |(_, bytes)| bytes))
     }
@@ -295,4 +360,73 @@ fn locate_legacy<'f>(
         rest = after;
     }
     Ok(located)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// An archive with one storage of so many zeros, as f32.
+    fn archive(elements: usize) -> Vec<u8> {
+        let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, bytes) in [("a/data.pkl", vec![]), ("a/data/0", vec![0; 4 * elements])] {
+            zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+            zip.write_all(&bytes).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    }
+
+    fn tensor(elements: usize, shape: &[usize], strides: &[usize]) -> (String, Strided<'static>) {
+        let storage = Storage {
+            key: "0",
+            dtype: Dtype::F32,
+            elements,
+            first: 0,
+            length: elements,
+        };
+        let tensor = Strided {
+            storage,
+            dtype: Dtype::F32,
+            offset: 0,
+            shape: shape.to_vec(),
+            strides: strides.to_vec(),
+        };
+        ("w".into(), tensor)
+    }
+
+    #[test]
+    fn a_storage_is_held_only_as_far_as_its_tensors_reach() {
+        let bytes = archive(1 << 20);
+        let mut storages = Storages::Zip(Archive::open(&bytes).unwrap());
+        let tensors = [tensor(1 << 20, &[2, 3], &[3, 1]), tensor(1 << 20, &[4], &[5])];
+        let values = storages.values(&tensors).unwrap();
+        assert_eq!((values[0].len(), values[1].len()), (6, 4));
+        let Storages::Zip(archive) = storages else {
+            unreachable!()
+        };
+        // 3·5 + 1 elements of the second tensor.
+        assert_eq!(archive.last.unwrap().1.capacity(), 64);
+    }
+
+    #[test]
+    fn tensors_spread_over_a_huge_storage_are_refused_with_the_limit() {
+        let bytes = archive(1 << 20);
+        let mut storages = Storages::Zip(Archive::open(&bytes).unwrap());
+        let reason = storages.values(&[tensor(1 << 20, &[2], &[1_000_000])]).unwrap_err();
+        assert!(reason.contains("`w`") && reason.contains("64 times"), "{reason}");
+    }
+
+    #[test]
+    fn a_storage_of_another_length_than_the_pickle_says_is_refused_unread() {
+        let mut bytes = archive(1 << 20);
+        let at = bytes.windows(8).position(|name| name == b"a/data/0").unwrap();
+        // Damaged as well: who reads it complains of that.
+        bytes[at + 20] ^= 1;
+        let mut storages = Storages::Zip(Archive::open(&bytes).unwrap());
+        let reason = storages.values(&[tensor(6, &[6], &[1])]).unwrap_err();
+        assert!(reason.contains("4194304 bytes, not the 6 elements"), "{reason}");
+        let reason = storages.values(&[tensor(1 << 20, &[6], &[1])]).unwrap_err();
+        assert!(reason.contains("damaged"), "{reason}");
+    }
 }

@@ -305,6 +305,6 @@ mod tests {
             .into_iter()
             .flat_map(|v| half::bf16::from_f32(v).to_le_bytes())
             .collect();
-        assert_eq!(tensor.values(&storage, false).unwrap(), [1.0, 2.0, 3.0]);
+        assert_eq!(tensor.values_in(&storage, false).unwrap(), [1.0, 2.0, 3.0]);
     }
 }

@@ -118,7 +118,7 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions) -> Result<
     let file = serialise(&weights, &metadata, options.f16).map_err(bad)?;
     // Only what the program itself can open is worth writing. The weights do not depend on the size of the images.
     let shape = square(converted.channels, converted.image_size.unwrap_or(2));
-    let prior = Prior::from_bytes(&input.display().to_string(), &file, Some(shape))?;
+    let prior = Prior::from_bytes(input, &file, Some(shape))?;
     write_atomically(output, |out| {
         out.write_all(&file).map_err(|e| Error::io(output, "write", e))
     })?;
