@@ -111,7 +111,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The error's line. The library names a setting; who typed it as a flag is told of the flag.
+/// The error's line. The library names a setting; who typed it as a flag, or should have, is told of the flag.
 fn words(error: &Error) -> String {
     let Error::Setting { name, reason } = error else {
         return error.to_string();

@@ -127,7 +127,9 @@ pub fn likelihood(args: &LikelihoodArgs, global: &Global) -> Result<()> {
             start: args.ep_start,
         }),
     };
-    let scores = likelihood_score(engine.as_mut(), &likelihood, &problem, &x, args.beta)?;
+    let scores = likelihood_score(engine.as_mut(), &likelihood, &problem, &x, args.beta, &mut |text| {
+        global.note(text)
+    })?;
     npy::write(&args.out, &shape, &scores)
 }
 

@@ -66,8 +66,9 @@ pub trait Engine {
     /// # Errors
     /// [`Error::Usage`](crate::Error::Usage) where no profiler knows of the engine.
     fn profile(&mut self, _stages: RangeInclusive<u32>) -> Result<()> {
-        Err(crate::Error::usage(
-            "a profile is for a GPU and its profilers; `cargo bench --bench step` shows where the CPU spends its time",
+        Err(crate::Error::setting(
+            "profile",
+            "is for a GPU and its profilers; `cargo bench --bench step` shows where the CPU spends its time",
         ))
     }
 

@@ -117,7 +117,7 @@ pub fn prior_score(engine: &mut dyn Engine, prior: &Prior, images: &Images, beta
 }
 
 /// The likelihood score, without gamma, of the states `x` `[B, N]` at noise level `beta`. State b is compared with the
-/// measurements of image b, or with the only ones there are.
+/// measurements of image b, or with the only ones there are. `note` hears how A was factorised, where it had to be.
 ///
 /// # Errors
 /// [`Error::Usage`] if `x` is not whole states, has more of them than the problem has images, holds NaN, or if `beta` is not
@@ -128,6 +128,7 @@ pub fn likelihood_score(
     problem: &Problem,
     x: &[f32],
     beta: f64,
+    note: &mut dyn FnMut(&str),
 ) -> Result<Vec<f32>> {
     let (n, images) = (problem.a().cols(), problem.cells().count());
     if !x.len().is_multiple_of(n) || x.is_empty() {
@@ -145,7 +146,7 @@ pub fn likelihood_score(
     check(x, n, beta)?;
     let compiled = ScorePlan::of_likelihood(likelihood, problem, states.min(BATCH), engine.target());
     if compiled.plan.needs_spectrum() {
-        engine.prepare(problem)?;
+        engine.prepare(problem)?.iter().for_each(|text| note(text));
     }
     let constants = Constants {
         steps: &[Step::default()],

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::checkpoint::{Checkpoint, Slot};
 use crate::engine::{Constants, Engine, Session, State};
+use crate::methods::options::between;
 use crate::methods::{BatchPlan, Given, Method, Pass, Samples};
 use crate::plan::{Program, Step};
 use crate::{Error, ImageShape, Result};
@@ -133,11 +134,8 @@ impl Driver<'_> {
     /// As [`Driver::run`].
     pub fn check(&self) -> Result<()> {
         let chains = self.given.chains;
-        for (name, value, most) in [("chains", chains, MOST_CHAINS), ("batch", self.batch, usize::MAX)] {
-            if !(1..=most).contains(&value) {
-                return Err(Error::setting(name, format!("must be from 1 to {most}, not {value}")));
-            }
-        }
+        between("chains", 1, MOST_CHAINS, chains)?;
+        between("batch", 1, usize::MAX, self.batch)?;
         let states = self.images.checked_mul(chains);
         let values = states.and_then(|states| states.checked_mul(self.shape().len()));
         if values.is_none_or(|values| values > MOST_VALUES) {

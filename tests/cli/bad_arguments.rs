@@ -49,7 +49,7 @@ fn arguments_that_make_no_sense_are_usage_errors() {
         ("--batch 0", "--batch must be at least 1"),
         ("--count 0", "--count must be at least 1"),
         ("--count 4", "4 images asked for, but the problem holds 3"),
-        ("--levels 1", "at least 2 levels"),
+        ("--levels 1", "--levels must be at least 2"),
         ("--levels 99999999", "--levels"),
         ("--sigma-begin 0.01", "sigma-begin > sigma-end"),
         ("--sigma-end -1", "sigma-begin > sigma-end"),

@@ -165,9 +165,9 @@ fn epsilon_is_the_papers_name_for_the_step() {
     place.succeeds(&format!("{line} --epsilon 0.005 --out a"));
     place.succeeds(&format!("{line} --step-scale 0.5 --out b"));
     let config: toml::Table = place.text("a/config.toml").parse().unwrap();
-    assert!((config["sampler"]["step_scale"].as_float().unwrap() - 0.5).abs() < 1e-12);
+    assert!((config["settings"]["ep"]["step_scale"].as_float().unwrap() - 0.5).abs() < 1e-12);
     assert_eq!(
-        config["schedule"]["sigma_begin"].as_float(),
+        config["settings"]["ep"]["sigma_begin"].as_float(),
         Some(5.0),
         "the model's own level stays"
     );

@@ -64,8 +64,8 @@ fn flags_override_the_configuration() {
     place.succeeds("run problem.safetensors --model model.safetensors --out a --seed 4");
     place.succeeds("run --config a/config.toml --out b --seed 5 --gamma 0.01 --method diag --denoise=false");
     let config: toml::Table = place.text("b/config.toml").parse().unwrap();
-    let sampler = &config["sampler"];
-    assert_eq!(sampler["seed"].as_integer(), Some(5));
+    let sampler = &config["settings"]["diag"];
+    assert_eq!(config["seed"].as_integer(), Some(5));
     assert_eq!((sampler["gamma"].as_float(), sampler.get("xi")), (Some(0.01), None));
     assert_eq!(sampler["denoise"].as_bool(), Some(false));
     assert_eq!(config["methods"].as_array().unwrap().len(), 1);

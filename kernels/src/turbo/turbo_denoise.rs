@@ -140,13 +140,7 @@ fn segment(s: f64, entries: usize, level: impl Fn(usize) -> f32) -> usize {
 #[inline(always)]
 fn interpolated(s: f64, (x0, y0): (f32, f32), (x1, y1): (f32, f32)) -> f64 {
     let t = (f64::from(ln(s as f32)) - f64::from(x0)) / (f64::from(x1) - f64::from(x0));
-    let t = if t < 0.0 {
-        0.0
-    } else if t > 1.0 {
-        1.0
-    } else {
-        t
-    };
+    let t = t.clamp(0.0, 1.0);
     let a = exp(t.fma(f64::from(y1) - f64::from(y0), f64::from(y0)));
     if a < MOST { a } else { MOST }
 }

@@ -66,10 +66,10 @@ impl Options for LangevinOptions {
         if self.sigmas.is_some() {
             (below.sigma_begin, below.sigma_end, below.levels) = (None, None, None);
         }
-        if self.sigma_begin.is_some() || self.sigma_end.is_some() || self.levels.is_some() {
-            if let Some(schedule) = below.sigmas.take().and_then(|levels| Schedule::new(levels).ok()) {
-                below = Self::ends_of(&schedule).or(below);
-            }
+        let geometric = self.sigma_begin.is_some() || self.sigma_end.is_some() || self.levels.is_some();
+        if let (true, Some(levels)) = (geometric, &below.sigmas) {
+            let ends = Schedule::new(levels.clone()).map_or_else(|_| Self::default(), |levels| Self::ends_of(&levels));
+            below = ends.or(Self { sigmas: None, ..below });
         }
         if self.step_scale.is_some() || self.epsilon.is_some() {
             (below.step_scale, below.epsilon) = (None, None);
