@@ -13,6 +13,9 @@ pub use several::SeveralEngines;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use qcs_kernels::sampler::StateKey;
+use qcs_kernels::sampler::step::StepRecord;
+
 use crate::Result;
 use crate::plan::{Op, Plan, Program, Step, Target, TensorId};
 use crate::prior::Prior;
@@ -23,6 +26,27 @@ use crate::problem::Problem;
 pub struct State {
     pub image: usize,
     pub chain: usize,
+}
+
+impl State {
+    /// Which noise is its own.
+    fn key(self) -> StateKey {
+        StateKey {
+            image: self.image as u32,
+            chain: self.chain as u32,
+        }
+    }
+}
+
+/// A step as the ops read it.
+fn step_record(step: Step) -> StepRecord {
+    StepRecord {
+        beta: step.beta,
+        alpha: step.alpha,
+        noise: step.noise,
+        momentum: step.momentum,
+        index: u64::from(step.index),
+    }
 }
 
 /// What a plan computes with: the weights its params name, the matrix and the cells its ops use, the steps.

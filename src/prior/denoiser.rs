@@ -49,7 +49,8 @@ impl Denoiser {
         if self.levels.len() < 2 || self.levels.len() != self.errors.len() {
             return refuse("needs as many errors as levels, two at least");
         }
-        if !positive(&self.levels) || !positive(&self.errors) || !(self.variance > 0.0 && self.variance.is_finite()) {
+        let variance = self.variance > 0.0 && self.variance.is_finite();
+        if !(variance && positive(&self.levels) && positive(&self.errors)) {
             return refuse("holds a number that is not positive and finite");
         }
         if !rising(&self.levels) || !rising(&self.errors) {

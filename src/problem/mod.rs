@@ -201,6 +201,11 @@ impl Problem {
         &self.diag
     }
 
+    /// The mean of diag(A·Aᵀ), and of the eigenvalues.
+    pub fn mean_diag(&self) -> f64 {
+        mean(&self.diag)
+    }
+
     /// sigma², but at least (1e-6)² times the mean eigenvalue of A·Aᵀ: what the likelihood counts
     /// with, so that a noise-free problem is stable.
     ///
@@ -212,7 +217,7 @@ impl Problem {
     /// beta = 100 the eigenvalues' own rounding, 1e-16 of the largest, counts as 1e-12 of it, and
     /// below that rounding would decide D.
     pub fn sigma2_floored(&self) -> f64 {
-        (self.sigma * self.sigma).max(NOISE_FLOOR * NOISE_FLOOR * mean(&self.diag))
+        (self.sigma * self.sigma).max(NOISE_FLOOR * NOISE_FLOOR * self.mean_diag())
     }
 
     /// The spectrum of A·Aᵀ: known from the construction or the file, else computed at the first

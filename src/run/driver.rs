@@ -82,6 +82,7 @@ impl Observer for Unobserved {
 
 /// How a run ended.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // one of them in a run
 pub enum Outcome {
     Finished(Samples),
     /// The observer said stop; it has the checkpoint.

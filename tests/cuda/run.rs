@@ -133,7 +133,7 @@ fn turbo_is_the_cpus_within_1e_3_and_its_bits_do_not_depend_on_the_batch() {
     let line = line.replace("--evaluations 4", "--evaluations 1 --chains 2 --draw-steps 2");
     emulated.succeeds(&format!("{line} --out cpu2 --device cpu"));
     emulated.succeeds(&format!("{line} --out cuda2 --device cuda --precision fp32"));
-    let draws = |out: &str| npy::read(&emulated.place.path(&format!("{out}/turbo/samples.npy"))).unwrap();
+    let draws = |out: &str| npy::read(emulated.place.path(&format!("{out}/turbo/samples.npy"))).unwrap();
     let (cpu, cuda) = (draws("cpu2"), draws("cuda2"));
     assert_eq!(cpu.shape, [2, 2, 1, 28, 28]);
     let (cpu, cuda) = (cpu.to_f32(), cuda.to_f32());

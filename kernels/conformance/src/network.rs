@@ -126,7 +126,7 @@ fn store_case(shape: &str, states: usize, channels: usize, pixels: usize) -> Cas
         let mut expected = vec![f32::NAN; states * channels * pixels];
         let maps = input.chunks(per_state).zip(expected.chunks_mut(channels * pixels));
         for ((input, score), level) in maps.zip(levels(states)) {
-            store_score(input, level as f32, channels, score);
+            store_score(input, level, channels, score);
         }
         let level = Array::new(gpu, &levels(states))?;
         let (input, score) = (Array::new(gpu, &input)?, Array::unset(gpu, expected.len())?);

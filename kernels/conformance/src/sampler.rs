@@ -204,6 +204,7 @@ fn langevin_case(states: usize, len: usize, with_likelihood: bool, momentum: Opt
                     x,
                     momentum.map(|_| velocity),
                     &mut expected_frozen[state],
+                    &mut vec![f32::NAN; len],
                 );
             }
             let steps = Steps::new(gpu, step)?;

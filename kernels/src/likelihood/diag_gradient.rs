@@ -40,6 +40,7 @@ unsafe impl Arguments for DiagGradientArgs {
 }
 
 /// The twin: one state.
+#[inline(always)]
 pub fn diag_gradient(sigma2: f64, beta: f64, diag: &[f64], lower: &[f64], upper: &[f64], z: &[f64], g: &mut [f64]) {
     for (i, g) in g.iter_mut().enumerate() {
         *g = cell(message(sigma2, beta, diag[i]), z[i], 0.0, lower[i], upper[i]);

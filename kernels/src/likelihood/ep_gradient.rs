@@ -38,9 +38,11 @@ unsafe impl Arguments for EpGradientArgs {
 }
 
 /// The twin: one state.
+#[inline(always)]
 pub fn ep_gradient(lower: &[f64], upper: &[f64], z: &[f64], h_f: &[f64], tau_f: f64, g: &mut [f64]) {
+    let message = Message::new(tau_f);
     for (i, g) in g.iter_mut().enumerate() {
-        *g = cell(Message::new(tau_f), z[i], h_f[i], lower[i], upper[i]);
+        *g = cell(message, z[i], h_f[i], lower[i], upper[i]);
     }
 }
 

@@ -94,10 +94,12 @@ unsafe impl Arguments for EpMessagesArgs {
 }
 
 /// The twin of both kernels: one state; returns tau^G.
+#[inline(always)]
 pub fn ep_moments(lower: &[f64], upper: &[f64], z: &[f64], h_f: &[f64], tau_f: f64, h_g: &mut [f64]) -> f64 {
+    let message = Message::new(tau_f);
     let mut variances = 0.0;
     for (i, m_a) in h_g.iter_mut().enumerate() {
-        let cell = Cell::of(Message::new(tau_f), z[i], h_f[i], lower[i], upper[i]);
+        let cell = Cell::of(message, z[i], h_f[i], lower[i], upper[i]);
         *m_a = cell.m_a;
         variances += cell.variance;
     }

@@ -41,14 +41,16 @@ unsafe impl Arguments for EpSeparateArgs {
 /// The twin: one state; returns tau^F.
 pub fn ep_separate(sigma2: f64, beta: f64, eigenvalues: &[f64], input: &[f64], tau_g: f64, output: &mut [f64]) -> f64 {
     let (mut sum_w, mut sum_dw) = (0.0, 0.0);
-    for &lambda in eigenvalues {
+    // A weight waits in the output for chi^b.
+    for (output, &lambda) in output.iter_mut().zip(eigenvalues) {
         let (d, w) = weights(sigma2, beta, lambda, tau_g);
         sum_w += w;
         sum_dw += d * w;
+        *output = w;
     }
     let chi_b = sum_w / eigenvalues.len() as f64;
-    for ((output, input), &lambda) in output.iter_mut().zip(input).zip(eigenvalues) {
-        *output = (weights(sigma2, beta, lambda, tau_g).1 / chi_b - 1.0) * input;
+    for (output, input) in output.iter_mut().zip(input) {
+        *output = (*output / chi_b - 1.0) * input;
     }
     sum_dw / sum_w
 }

@@ -42,10 +42,10 @@ unsafe impl Arguments for LoadImageArgs {
 pub fn load_image(x: &[f32], channels: usize, output: &mut [f32]) {
     let pixels = x.len() / channels;
     output.fill(0.0);
-    for c in 0..channels {
-        for pixel in 0..pixels {
-            let plane = c / BLOCK * pixels;
-            output[(plane + pixel) * BLOCK + c % BLOCK] = 2.0 * x[c * pixels + pixel] - 1.0;
+    for (c, x) in x.chunks_exact(pixels).enumerate() {
+        let plane = &mut output[c / BLOCK * pixels * BLOCK..];
+        for (pixel, x) in plane.chunks_exact_mut(BLOCK).zip(x) {
+            pixel[c % BLOCK] = 2.0 * x - 1.0;
         }
     }
 }

@@ -51,7 +51,7 @@ pub fn mean_pool(input: &[f32], residual: Option<&[f32]>, height: usize, width: 
     }
 }
 
-/// The mean of four values plus a fifth, rounded as the CPU engine rounds it.
+/// The mean of four values plus a fifth.
 #[inline(always)]
 fn mean(a: f32, b: f32, c: f32, d: f32, residual: f32) -> f32 {
     ((a + b) + (c + d)).fma(0.25, residual)

@@ -109,20 +109,63 @@ pub fn norm_coefficients(input: &[f32], alpha: &[f32], gamma: &[f32], beta: &[f3
     let pixels = input.len() / wide;
     let values = |c: usize| (0..pixels).map(move |p| f64::from(input[(c / BLOCK * pixels + p) * BLOCK + c % BLOCK]));
     let mean = |c: usize| values(c).sum::<f64>() / pixels as f64;
-    let mean_of_means = (0..channels).map(mean).sum::<f64>() / channels as f64;
-    let squares: f64 = (0..channels)
-        .map(|c| (mean(c) - mean_of_means) * (mean(c) - mean_of_means))
-        .sum();
-    let spread = (squares / (channels as f64 - 1.0) + EPSILON).root();
+    let channels_of_image = Channels::of((0..channels).map(mean));
     output.fill(0.0);
     for c in 0..channels {
         let mu = mean(c);
         let variance = values(c).map(|v| (v - mu) * (v - mu)).sum::<f64>() / pixels as f64;
-        let scale = f64::from(gamma[c]) / (variance + EPSILON).root();
-        let across = f64::from(gamma[c]) * f64::from(alpha[c]) * (mu - mean_of_means) / spread;
+        let (scale, shift) = channels_of_image.coefficients(mu, variance, [alpha[c], gamma[c], beta[c]]);
         output[c] = scale as f32;
-        output[wide + c] = (f64::from(beta[c]) + across - scale * mu) as f32;
+        output[wide + c] = shift as f32;
     }
+}
+
+/// What joins the channels of an image.
+#[derive(Clone, Copy, Debug)]
+pub struct Channels {
+    /// Of their means.
+    mean: f64,
+    /// sqrt(var + eps) of their means.
+    spread: f64,
+}
+
+impl Channels {
+    /// From the mean of each channel.
+    pub fn of(means: impl ExactSizeIterator<Item = f64> + Clone) -> Self {
+        let count = means.len() as f64;
+        let mean = means.clone().sum::<f64>() / count;
+        let squares: f64 = means.map(|mu| (mu - mean) * (mu - mean)).sum();
+        Self::new(mean, squares, count)
+    }
+
+    /// From the mean of the means, and the sum of their squared deviations from it.
+    #[inline(always)]
+    fn new(mean: f64, squares: f64, count: f64) -> Self {
+        Self {
+            mean,
+            spread: (squares / (count - 1.0) + EPSILON).root(),
+        }
+    }
+
+    /// Of a channel with this mean and scale, by its alpha, gamma and beta.
+    #[inline(always)]
+    fn shift(self, mu: f64, scale: f64, [alpha, gamma, beta]: [f64; 3]) -> f64 {
+        beta + gamma * alpha * (mu - self.mean) / self.spread - scale * mu
+    }
+
+    /// Scale and shift of a channel with this mean and variance, by its alpha, gamma and beta.
+    #[inline(always)]
+    pub fn coefficients(self, mu: f64, variance: f64, learned: [f32; 3]) -> (f64, f64) {
+        let [alpha, gamma, beta] = learned.map(f64::from);
+        let scale = scale(gamma, variance);
+        (scale, self.shift(mu, scale, [alpha, gamma, beta]))
+    }
+}
+
+/// Of a channel with this variance.
+#[inline(always)]
+fn scale(gamma: f64, variance: f64) -> f64 {
+    gamma / (variance + EPSILON).root()
 }
 
 #[cfg(target_arch = "nvptx64")]
@@ -282,7 +325,7 @@ mod kernel {
                 squares = deviation.fma(deviation, squares);
                 c += stride;
             }
-            let spread = (block_sum(squares, image_scratch()) / (count - 1.0) + EPSILON).root();
+            let channels = Channels::new(mean, block_sum(squares, image_scratch()), count);
             let mut c = first;
             while c < wide as u32 {
                 let at = c as usize;
@@ -290,8 +333,8 @@ mod kernel {
                 if c < args.channels {
                     let (gamma, alpha) = (f64::from(args.gamma.read(at)), f64::from(args.alpha.read(at)));
                     let (mu, variance) = (f64::from(means.load(at)), f64::from(variances.load(at)));
-                    scale = gamma / (variance + EPSILON).root();
-                    shift = f64::from(args.beta.read(at)) + gamma * alpha * (mu - mean) / spread - scale * mu;
+                    scale = super::scale(gamma, variance);
+                    shift = channels.shift(mu, scale, [alpha, gamma, f64::from(args.beta.read(at))]);
                 }
                 // Padding channels stay 0 through elu(0·0 + 0).
                 means.store(at, scale as f32);

@@ -54,7 +54,7 @@ pub fn resize_add(input: &[f32], from: (usize, usize), addend: Option<&[f32]>, t
 
 /// The two source positions around a target position, and the weight of the second.
 #[inline(always)]
-fn neighbours(at: u32, from: u32, to: u32) -> (u32, u32, f32) {
+pub fn neighbours(at: u32, from: u32, to: u32) -> (u32, u32, f32) {
     let last = from - 1;
     if from == to || to == 1 {
         let at = if at < last { at } else { last };

@@ -34,11 +34,14 @@ unsafe impl Arguments for StoreScoreArgs {
 }
 
 /// The twin: one state.
-pub fn store_score(input: &[f32], level: f32, channels: usize, score: &mut [f32]) {
+pub fn store_score(input: &[f32], level: f64, channels: usize, score: &mut [f32]) {
+    let level = level as f32;
     let pixels = score.len() / channels;
-    for (at, score) in score.iter_mut().enumerate() {
-        let (c, pixel) = (at / pixels, at % pixels);
-        *score = input[(c / BLOCK * pixels + pixel) * BLOCK + c % BLOCK] / level;
+    for (c, score) in score.chunks_exact_mut(pixels).enumerate() {
+        let plane = &input[c / BLOCK * pixels * BLOCK..];
+        for (score, pixel) in score.iter_mut().zip(plane.chunks_exact(BLOCK)) {
+            *score = pixel[c % BLOCK] / level;
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use super::StateKey;
 use super::step::{StepRecord, StepTable};
 use crate::global::Global;
 use crate::launch::{Arguments, Launch, THREADS};
-use crate::philox::{Stream, normals};
+use crate::philox::Stream;
+#[cfg(target_arch = "nvptx64")]
+use crate::philox::normals;
 
 /// Writes the next value of every state to `next`.
 #[derive(Clone, Copy, Debug)]
@@ -78,46 +80,44 @@ unsafe impl Arguments for LangevinAcceptArgs {
     }
 }
 
-/// The twin of both kernels: one state. `likelihood` comes with its gamma.
+/// The twin of both kernels: one state. `likelihood` comes with its gamma; `next` is working memory.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)] // the operands of the op
 pub fn langevin(
     noise: Stream,
     step: StepRecord,
     prior: &[f32],
     likelihood: Option<(&[f32], f64)>,
     x: &mut [f32],
-    mut velocity: Option<&mut [f32]>,
+    velocity: Option<&mut [f32]>,
     frozen: &mut u32,
+    next: &mut [f32],
 ) {
     if *frozen != 0 {
         return;
     }
-    let update = Update::of(step, likelihood.map_or(0.0, |(_, gamma)| gamma));
-    let next = |x: f32, velocity: Option<f32>, e: usize| {
-        let words = noise.words(e as u32 / 4);
-        let score = likelihood.map(|(score, _)| score[e]);
-        update.next(x, velocity, prior[e], score, normals(words)[e % 4])
-    };
-    let velocity_at = |velocity: &Option<&mut [f32]>, e: usize| match velocity {
-        Some(velocity) if step.momentum != 0.0 => Some(velocity[e]),
-        _ => None,
-    };
-    if x.iter()
-        .enumerate()
-        .all(|(e, &x)| next(x, velocity_at(&velocity, e), e).is_finite())
-    {
-        for (e, x) in x.iter_mut().enumerate() {
-            let next = next(*x, velocity_at(&velocity, e), e);
-            if let Some(velocity) = &mut velocity {
-                velocity[e] = next - *x;
-            }
-            *x = next;
-        }
-    } else {
-        *frozen = step.index as u32 + 1;
+    let (score, gamma) = likelihood.unzip();
+    let update = Update::of(step, gamma.unwrap_or(0.0));
+    let kept = velocity.as_deref().filter(|_| step.momentum != 0.0);
+    noise.fill_normals(0, next);
+    let mut finite = true;
+    for (e, next) in next.iter_mut().enumerate() {
+        *next = update.next(x[e], kept.map(|v| v[e]), prior[e], score.map(|s| s[e]), *next);
+        finite &= next.is_finite();
     }
+    if !finite {
+        *frozen = step.index as u32 + 1;
+        return;
+    }
+    if let Some(velocity) = velocity {
+        for ((velocity, next), x) in velocity.iter_mut().zip(&*next).zip(&*x) {
+            *velocity = next - x;
+        }
+    }
+    x.copy_from_slice(next);
 }
 
-/// The scalars of one update, rounded as the CPU engine rounds them.
+/// The scalars of one update, rounded to f32.
 #[derive(Clone, Copy)]
 struct Update {
     momentum: f32,

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use qcs_kernels::network::conv::rounding::round;
 
 use super::memory::{Arena, Operands};
-use super::ops::likelihood::Covariance;
 use super::ops::network::conv::PackedConv;
 use super::ops::network::conv_shape;
 use super::ops::product::MatrixRef;
@@ -79,12 +78,10 @@ impl<'a> CpuSession<'a> {
             .expect("a plan with a likelihood is made from a problem")
     }
 
-    pub(super) fn covariance(&self) -> Covariance<'a> {
-        Covariance {
-            sigma2: self.problem().sigma2_floored(),
-            eigenvalues: self.spectrum.map_or(&[], |s| &s.eigenvalues),
-            diag: self.problem().diag(),
-        }
+    /// Of A·Aᵀ
+    pub(super) fn eigenvalues(&self) -> &'a [f64] {
+        let spectrum = self.spectrum.expect("a plan that reads it has it computed");
+        &spectrum.eigenvalues
     }
 
     pub(super) fn matrix(&self) -> MatrixRef<'a> {

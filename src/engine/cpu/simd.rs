@@ -48,6 +48,7 @@ macro_rules! dispatch {
     ($isa:expr, $body:ident ( $($arg:ident : $ty:ty),* $(,)? )) => {{
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
+        #[allow(clippy::too_many_arguments)] // as many as the body has
         unsafe fn avx2($($arg: $ty),*) {
             $body::<$crate::engine::cpu::simd::avx2::F32, $crate::engine::cpu::simd::avx2::F64>($($arg),*)
         }

@@ -12,7 +12,7 @@ use qcs_kernels::sampler::step::StepRecord;
 use super::blas::{WORKSPACE_ALIGNMENT, WORKSPACE_BYTES};
 use super::driver::Memory;
 use crate::Result;
-use crate::engine::{Constants, Precision};
+use crate::engine::{Constants, Precision, step_record};
 use crate::plan::{ALIGNMENT, Contents, Conv, Packing, ParamId, Plan, TensorId};
 use crate::problem::{Problem, Spectrum, Values};
 
@@ -126,17 +126,9 @@ impl Layout {
         if let Some(problem) = constants.problem {
             self.upload_problem(memory, problem, spectrum, plan.rotates())?;
         }
-        let records = constants.steps.iter().flat_map(|step| {
-            let record = StepRecord {
-                beta: step.beta,
-                alpha: step.alpha,
-                noise: step.noise,
-                momentum: step.momentum,
-                index: u64::from(step.index),
-            };
-            record.words().into_iter().flat_map(u64::to_le_bytes)
-        });
-        memory.write(self.records, &records.collect::<Vec<u8>>())
+        let words = constants.steps.iter().flat_map(|&step| step_record(step).words());
+        let records: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        memory.write(self.records, &records)
     }
 
     fn upload_problem(

@@ -12,6 +12,20 @@ pub enum GammaRule {
     Constant { gamma: f64 },
 }
 
+impl GammaRule {
+    /// xi, or gamma itself.
+    pub fn factor(self) -> f64 {
+        match self {
+            Self::Adaptive { xi: factor } | Self::Constant { gamma: factor } => factor,
+        }
+    }
+
+    /// Whether gamma follows the norms.
+    pub fn is_adaptive(self) -> bool {
+        matches!(self, Self::Adaptive { .. })
+    }
+}
+
 /// An op of the sampler.
 #[derive(Clone, Copy, Debug)]
 pub enum SamplerOp {

@@ -80,21 +80,13 @@ impl CpuSession<'_> {
                 filter,
                 pixels,
             } => {
-                let covariance = self.covariance();
+                let (sigma2, eigenvalues) = (self.problem().sigma2_floored(), self.eigenvalues());
                 let (level, input, tau_g) = (at.read::<f64>(level), at.read(input), at.read::<f64>(tau_g));
                 let (output, filter) = (at.write(output), at.write::<f64>(filter));
                 for state in 0..states {
                     let (input, output) = (part(input, states, state), part_mut(output, states, state));
                     let (nu, tau_g) = (level[state], tau_g[state]);
-                    let of = turbo_filter(
-                        covariance.eigenvalues,
-                        covariance.sigma2,
-                        nu,
-                        pixels,
-                        input,
-                        tau_g,
-                        output,
-                    );
+                    let of = turbo_filter(eigenvalues, sigma2, nu, pixels, input, tau_g, output);
                     filter[3 * state..3 * state + 3].copy_from_slice(&of);
                 }
             }

@@ -23,20 +23,17 @@ impl Caller<'_> {
                 h_f,
                 tau_f,
                 start,
-            } => {
-                let diag = self.problem().diag();
-                vec![Call::of(&EpStartArgs {
-                    level: self.tensor(level),
-                    h_f: self.tensor(h_f),
-                    tau_f: self.tensor(tau_f),
-                    sigma2,
-                    mean_diag: diag.iter().sum::<f64>() / diag.len() as f64,
-                    states,
-                    measurements,
-                    matched: u32::from(start == EpStart::Matched),
-                    unused: 0,
-                })]
-            }
+            } => vec![Call::of(&EpStartArgs {
+                level: self.tensor(level),
+                h_f: self.tensor(h_f),
+                tau_f: self.tensor(tau_f),
+                sigma2,
+                mean_diag: self.problem().mean_diag(),
+                states,
+                measurements,
+                matched: u32::from(start == EpStart::Matched),
+                unused: 0,
+            })],
             LikelihoodOp::EpMoments {
                 z,
                 h_f,

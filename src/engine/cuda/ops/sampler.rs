@@ -7,7 +7,7 @@ use qcs_kernels::sampler::set_level::SetLevelArgs;
 use qcs_kernels::sampler::start_state::StartStateArgs;
 
 use super::{Call, Caller};
-use crate::plan::{GammaRule, SamplerOp};
+use crate::plan::SamplerOp;
 
 impl Caller<'_> {
     pub(super) fn sampler(&self, op: &SamplerOp, scratch: usize) -> Vec<Call> {
@@ -33,22 +33,16 @@ impl Caller<'_> {
                 likelihood,
                 rule,
                 gamma,
-            } => {
-                let (factor, adaptive) = match rule {
-                    GammaRule::Adaptive { xi } => (xi, 1),
-                    GammaRule::Constant { gamma } => (gamma, 0),
-                };
-                vec![Call::of(&GammaArgs {
-                    prior: self.tensor(prior),
-                    likelihood: self.tensor(likelihood),
-                    gamma: self.tensor(gamma),
-                    factor,
-                    adaptive,
-                    states,
-                    len: self.len(prior),
-                    unused: 0,
-                })]
-            }
+            } => vec![Call::of(&GammaArgs {
+                prior: self.tensor(prior),
+                likelihood: self.tensor(likelihood),
+                gamma: self.tensor(gamma),
+                factor: rule.factor(),
+                adaptive: u32::from(rule.is_adaptive()),
+                states,
+                len: self.len(prior),
+                unused: 0,
+            })],
             SamplerOp::Langevin {
                 x,
                 prior,

@@ -1,12 +1,11 @@
 //! InstanceNorm++ as one scale and one shift per image and channel. A task is one block of eight channels of one image.
 
+use qcs_kernels::network::norm_coefficients::Channels;
+
 use super::BLOCK;
 use crate::engine::cpu::memory::Parts;
 use crate::engine::cpu::simd::{F32x8, F64x4, Isa, dispatch};
 use crate::engine::cpu::threads::Threads;
-
-/// Variance floor of both normalisations in InstanceNorm++.
-const EPSILON: f64 = 1e-5;
 
 /// The learned vectors of one InstanceNorm++.
 #[derive(Clone, Copy)]
@@ -16,11 +15,8 @@ pub struct NormParams<'a> {
     pub beta: &'a [f32],
 }
 
-/// Scale and shift per image and channel, `[2, channels padded]`, such that norm(x) = scale·x + shift.
-///
-/// norm(x) = gamma·((x − mu)/sqrt(var + eps) + alpha·(mu − mean(mu))/sqrt(var(mu) + eps)) + beta, where var is biased and
-/// var(mu), over the channels, is not. Each variance is a mean of squared deviations from its own mean: E[x²] − E[x]²
-/// cancels for a map with a large mean.
+/// Scale and shift per image and channel, `[2, channels padded]`, such that norm(x) = scale·x + shift: see the kernel's twin.
+/// Each variance is a mean of squared deviations from its own mean, in f64 over runs of pixels in f32.
 pub fn norm_coefficients(
     threads: &mut Threads,
     isa: Isa,
@@ -93,16 +89,12 @@ fn mean_of_blocks<F: F32x8>(plane: &[f32], f: impl Fn(F) -> F) -> [f64; BLOCK] {
 /// From means and variances to scales and shifts, in place.
 fn finish_norm(params: NormParams<'_>, means: &mut [f32], variances: &mut [f32]) {
     let channels = params.gamma.len();
-    let count = channels as f64;
-    let mean = means[..channels].iter().map(|&m| f64::from(m)).sum::<f64>() / count;
-    let squares: f64 = means[..channels].iter().map(|&m| (f64::from(m) - mean).powi(2)).sum();
-    let spread = (squares / (count - 1.0) + EPSILON).sqrt();
+    let of_image = Channels::of(means[..channels].iter().map(|&mean| f64::from(mean)));
     for c in 0..channels {
-        let (mu, variance) = (f64::from(means[c]), f64::from(variances[c]));
-        let scale = f64::from(params.gamma[c]) / (variance + EPSILON).sqrt();
-        let across = f64::from(params.gamma[c]) * f64::from(params.alpha[c]) * (mu - mean) / spread;
+        let learned = [params.alpha[c], params.gamma[c], params.beta[c]];
+        let (scale, shift) = of_image.coefficients(f64::from(means[c]), f64::from(variances[c]), learned);
         means[c] = scale as f32;
-        variances[c] = (f64::from(params.beta[c]) + across - scale * mu) as f32;
+        variances[c] = shift as f32;
     }
     // Padding channels stay 0 through elu(0·0 + 0).
     means[channels..].fill(0.0);

@@ -1,5 +1,7 @@
 //! Bilinear resize.
 
+use qcs_kernels::network::resize_add::neighbours;
+
 use super::BLOCK;
 use crate::engine::cpu::simd::{F32x8, F64x4, Isa, dispatch};
 use crate::engine::cpu::threads::Threads;
@@ -38,11 +40,11 @@ fn resize_plane<F: F32x8, D: F64x4>(
         return;
     }
     for (row, pixels) in output.chunks_exact_mut(to.1 * BLOCK).enumerate() {
-        let (y, y1, fy) = corner(row, from.0, to.0);
+        let (y, y1, fy) = between(row, from.0, to.0);
         let (upper, lower) = (&input[y * from.1 * BLOCK..], &input[y1 * from.1 * BLOCK..]);
         for (column, pixel) in pixels.chunks_exact_mut(BLOCK).enumerate() {
             let start = addend.map_or(F::splat(0.0), |a| F::load(&a[(row * to.1 + column) * BLOCK..]));
-            let (x, x1, fx) = corner(column, from.1, to.1);
+            let (x, x1, fx) = between(column, from.1, to.1);
             let load = |row: &[f32], x: usize| F::load(&row[x * BLOCK..]);
             let mix = |a: F, b: F, f: f32| b.sub(a).mul_add(F::splat(f), a);
             let above = mix(load(upper, x), load(upper, x1), fx);
@@ -52,13 +54,8 @@ fn resize_plane<F: F32x8, D: F64x4>(
     }
 }
 
-/// The two source positions around a target position, and the weight of the second.
 #[inline(always)]
-fn corner(at: usize, from: usize, to: usize) -> (usize, usize, f32) {
-    if from == to || to == 1 {
-        return (at.min(from - 1), at.min(from - 1), 0.0);
-    }
-    let position = at as f32 * ((from - 1) as f32 / (to - 1) as f32);
-    let first = (position as usize).min(from - 1);
-    (first, (first + 1).min(from - 1), position - first as f32)
+fn between(at: usize, from: usize, to: usize) -> (usize, usize, f32) {
+    let (first, second, weight) = neighbours(at as u32, from as u32, to as u32);
+    (first as usize, second as usize, weight)
 }

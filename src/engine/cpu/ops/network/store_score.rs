@@ -1,9 +1,10 @@
-//! From a feature map to the prior score.
+//! From a feature map to the prior score: the kernel's twin for each state.
 
-use super::BLOCK;
+use qcs_kernels::network::padded;
+use qcs_kernels::network::store_score::store_score as store_state;
+
 use crate::engine::cpu::threads::Threads;
 
-/// The feature map divided by the noise level of its state, from blocks to `[channels, pixels]`.
 pub fn store_score(
     threads: &mut Threads,
     input: &[f32],
@@ -12,13 +13,8 @@ pub fn store_score(
     level: &[f64],
     score: &mut [f32],
 ) {
-    let blocks = channels.div_ceil(BLOCK);
-    threads.for_each(score, pixels, &|index, plane| {
-        let (image, c) = (index / channels, index % channels);
-        let source = &input[(image * blocks + c / BLOCK) * pixels * BLOCK..][..pixels * BLOCK];
-        let level = level[image] as f32;
-        for (to, from) in plane.iter_mut().zip(source.chunks_exact(BLOCK)) {
-            *to = from[c % BLOCK] / level;
-        }
+    let map = padded(channels) * pixels;
+    threads.for_each(score, channels * pixels, &|state, score| {
+        store_state(&input[state * map..][..map], level[state], channels, score);
     });
 }

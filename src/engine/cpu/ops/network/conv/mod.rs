@@ -7,15 +7,14 @@ mod algorithm;
 mod direct;
 mod winograd;
 
+/// Channels per block: one AVX2 register.
+pub use qcs_kernels::launch::BLOCK;
 use qcs_kernels::network::conv::rounding::{Rounding, round};
 
 use crate::engine::cpu::simd::{F32x8, F64x4, Isa, dispatch, elu};
 use crate::engine::cpu::threads::Threads;
 pub use algorithm::Algorithm;
 use winograd::Tiling;
-
-/// Channels per block: one AVX2 register.
-pub const BLOCK: usize = 8;
 
 /// The shape of one convolution, channels counted in blocks.
 #[derive(Clone, Copy, Debug)]
