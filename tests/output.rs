@@ -218,8 +218,8 @@ fn the_csv_report_has_one_row_per_image_and_quotes_what_needs_it() {
     let path = folder.path().join("metrics.csv");
     let rows = vec![metrics(0, "ep", Some(f64::INFINITY)), metrics(7, "ep, \"cold\"", None)];
     Report::new(rows, &[]).write_csv(&path).unwrap();
-    let expected = "index,method,psnr,ssim,consistency\n\
-                    0,ep,inf,0.5,0.75\n\
-                    7,\"ep, \"\"cold\"\"\",,,0.75\n";
+    let expected = "index,method,psnr,ssim,consistency,predicted_error,evaluations,ep_iterations\n\
+                    0,ep,inf,0.5,0.75,,,\n\
+                    7,\"ep, \"\"cold\"\"\",,,0.75,,,\n";
     assert_eq!(fs::read_to_string(path).unwrap(), expected);
 }

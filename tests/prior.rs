@@ -165,12 +165,6 @@ fn metadata_that_make_no_sense_are_named() {
         ("sigma_begin", "0.01"),
         ("sigma_end", "?"),
         ("num_classes", "-3"),
-        ("steps_per_level", "0"),
-        ("step_scale", "large"),
-        ("momentum", "1"),
-        ("momentum", "-0.1"),
-        ("momentum", "nan"),
-        ("xi", "-1"),
     ] {
         let mut metadata = METADATA.to_vec();
         metadata.retain(|(k, _)| *k != key);

@@ -129,7 +129,8 @@ fn words(error: &Error) -> String {
             .is_some_and(|short| word.starts_with(short) && !word.starts_with("--"));
         word == long || word.starts_with(&format!("{long}=")) || is_short
     });
-    if typed {
+    let missing = reason.starts_with("is missing");
+    if typed || missing {
         format!("{long} {reason}")
     } else {
         error.to_string()

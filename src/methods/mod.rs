@@ -81,11 +81,11 @@ pub trait Kind: Sync {
 /// The method of this key.
 ///
 /// # Errors
-/// [`Error::Usage`] for an unknown key; the message lists the known ones.
+/// [`Error::Setting`] for an unknown key; the message lists the known ones.
 pub fn find(key: &str) -> Result<&'static dyn Kind> {
     METHODS.into_iter().find(|kind| kind.key() == key).ok_or_else(|| {
         let keys: Vec<&str> = METHODS.iter().map(|kind| kind.key()).collect();
-        Error::usage(format!("unknown method {key:?}; there are {}", keys.join(", ")))
+        Error::setting("method", format!("{key:?} is unknown: there are {}", keys.join(", ")))
     })
 }
 
@@ -100,7 +100,7 @@ pub fn parse_list(list: &str) -> Result<Vec<&'static dyn Kind>> {
         _ => list.split(',').map(str::trim).collect(),
     };
     match keys.iter().enumerate().find(|(i, key)| keys[..*i].contains(key)) {
-        Some((_, key)) => Err(Error::usage(format!("method {key} is named twice"))),
+        Some((_, key)) => Err(Error::setting("method", format!("{key} is named twice"))),
         None => keys.into_iter().map(find).collect(),
     }
 }

@@ -304,7 +304,8 @@ struct Batches<'a> {
 impl Batches<'_> {
     /// Works until no slot is busy and no state is left for a whole batch, or until the observer says stop.
     fn run(&mut self, run: &mut Checkpoint, watch: &mut Watch<'_>) -> Result<Next> {
-        if run.slots.is_empty() {
+        // A run may have been stopped between two batches.
+        if run.slots.iter().all(|slot| slot.state.is_none()) {
             run.slots = vec![Slot::default(); self.compiled.plan.batch];
         } else {
             self.bind(run)?;

@@ -153,6 +153,13 @@ impl LangevinOptions {
             sigmas: None,
             ..Self::advised(prior, key)?
         };
+        if let Err(error @ Error::Setting { .. }) = advice.clone().over(fitting.clone()).settings(Likelihood::default())
+        {
+            return Err(Error::bad_file(
+                &prior.source,
+                format!("its advice in the metadata: {error}"),
+            ));
+        }
         let levels = match &prior.schedule {
             Some(own) if !fitting.schedule().is_ok_and(|preset| alike(own, &preset)) => Self::of_schedule(own),
             _ => Self::default(),

@@ -76,9 +76,23 @@ fn a_model_may_advise_every_method_or_one() {
         (advised("diag").steps_per_level, advised("diag").xi),
         (Some(5), Some(0.5))
     );
-    prior.metadata.insert("momentum".to_owned(), "lots".to_owned());
-    let error = LangevinOptions::defaults(&prior, None, "ep").unwrap_err();
-    assert_eq!(error.exit_code(), 3, "{error}");
+    for (name, value) in [
+        ("momentum", "lots"),
+        ("momentum", "1"),
+        ("momentum", "-0.1"),
+        ("momentum", "nan"),
+        ("steps_per_level", "0"),
+        ("step_scale", "large"),
+        ("xi", "-1"),
+    ] {
+        let good = prior.metadata.insert(name.to_owned(), value.to_owned());
+        let error = LangevinOptions::defaults(&prior, None, "diag").unwrap_err();
+        assert!(error.exit_code() == 3 && error.to_string().contains(name), "{error}");
+        match good {
+            Some(good) => prior.metadata.insert(name.to_owned(), good),
+            None => prior.metadata.remove(name),
+        };
+    }
 }
 
 #[test]

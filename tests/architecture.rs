@@ -1,0 +1,113 @@
+//! The rooms of `src/` in the order of ARCHITECTURE.md: each may use those above it, never one below. So there are no cycles.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Rooms that use the same ones stand in one line.
+const ORDER: [&[&str]; 11] = [
+    &["error"],
+    &["images"],
+    &["files"],
+    &["problem"],
+    &["plan"],
+    &["prior"],
+    &["likelihood"],
+    &["engine"],
+    &["methods", "metrics"],
+    &["output"],
+    &["run"],
+];
+
+/// What the crate's root hands on, and the room that it comes from.
+const AT_THE_ROOT: [(&str, &str); 4] = [
+    ("Error", "error"),
+    ("Result", "error"),
+    ("ImageShape", "images"),
+    ("Images", "images"),
+];
+
+fn floor(room: &str) -> usize {
+    let line = ORDER.iter().position(|rooms| rooms.contains(&room));
+    line.unwrap_or_else(|| panic!("room {room} has no place in the order"))
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The rooms that a source names by `crate::`, in paths and in lists.
+fn rooms_named(text: &str) -> Vec<String> {
+    let code: String = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let mut named = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        // `$crate::` of a macro is the same crate.
+        let rest = &code[at + "crate::".len()..];
+        let words: Vec<String> = match rest.strip_prefix('{') {
+            Some(list) => {
+                let list = &list[..list.find('}').unwrap()];
+                list.split(',').map(|word| word.trim().to_owned()).collect()
+            }
+            None => vec![rest.to_owned()],
+        };
+        for word in words {
+            let name: String = word.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            if !name.is_empty() {
+                let room = AT_THE_ROOT.iter().find(|(item, _)| *item == name);
+                named.push(room.map_or(name, |(_, room)| (*room).to_owned()));
+            }
+        }
+    }
+    named
+}
+
+#[test]
+fn no_room_uses_one_below_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut uses: BTreeMap<(String, String), PathBuf> = BTreeMap::new();
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    for path in files {
+        let relative = path.strip_prefix(&root).unwrap();
+        let room = relative
+            .iter()
+            .next()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .trim_end_matches(".rs");
+        // The command line is a program of its own, on top of the library.
+        if matches!(room, "lib" | "main" | "cli") {
+            continue;
+        }
+        for named in rooms_named(&fs::read_to_string(&path).unwrap()) {
+            if named != room {
+                uses.insert((room.to_owned(), named), relative.to_owned());
+            }
+        }
+    }
+    assert!(uses.len() > 20, "the sources were read: {}", uses.len());
+    let wrong: Vec<String> = uses
+        .iter()
+        .filter(|((room, used), _)| floor(used) >= floor(room))
+        .map(|((room, used), path)| format!("{room} uses {used} ({})", path.display()))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn paths_and_lists_are_both_understood() {
+    let text = "use crate::plan::Op;\nuse crate::{Error, Images};\n// crate::cli\nlet x = crate::run::y;";
+    assert_eq!(rooms_named(text), ["plan", "error", "images", "run"]);
+}
