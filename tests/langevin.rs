@@ -11,10 +11,10 @@ use qcs::methods::{Divergence, Given, Options, Preset, Samples, prior_score};
 use qcs::plan::GammaRule;
 use qcs::prior::Prior;
 use qcs::problem::Problem;
-use qcs::run::{Checkpoint, Driver, Next, Observer, Outcome, Progress, Unobserved};
-use qcs::{ImageShape, Images, Result};
+use qcs::run::{Checkpoint, Driver, Outcome, Unobserved};
+use qcs::{ImageShape, Images};
 use qcs_kernels::philox::{Domain, Stream};
-use small::{IMAGE, IMAGES};
+use small::{IMAGE, IMAGES, StopAfter, finished};
 
 struct Fixture {
     prior: Prior,
@@ -60,13 +60,6 @@ impl Fixture {
 
     fn run(&self, threads: usize) -> Samples {
         finished(self.driver().run(&mut CpuEngine::new(threads), None, &mut Unobserved))
-    }
-}
-
-fn finished(outcome: Result<Outcome>) -> Samples {
-    match outcome.unwrap() {
-        Outcome::Finished(samples) => samples,
-        Outcome::Stopped => panic!("nobody stopped the run"),
     }
 }
 
@@ -184,23 +177,6 @@ fn seeds_chains_and_images_give_different_samples() {
     assert_ne!(first.states.image(0), second.states.image(0));
     assert_ne!(first.states.image(0), first.states.image(1));
     assert_ne!(first.states.image(0), first.states.image(2));
-}
-
-/// Stops after a number of steps and keeps the checkpoint, through its file.
-struct StopAfter {
-    steps: usize,
-    path: std::path::PathBuf,
-}
-
-impl Observer for StopAfter {
-    fn after_step(&mut self, _: &Progress) -> Next {
-        self.steps -= 1;
-        if self.steps == 0 { Next::Stop } else { Next::Continue }
-    }
-
-    fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<()> {
-        checkpoint.write(&self.path, "this run")
-    }
 }
 
 #[test]

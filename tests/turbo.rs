@@ -11,9 +11,9 @@ use qcs::methods::turbo::{TurboOptions, TurboSettings};
 use qcs::methods::{Given, Samples, find};
 use qcs::prior::Prior;
 use qcs::problem::Problem;
-use qcs::run::{Checkpoint, Driver, MeasureConfig, Next, Observer, Outcome, Progress, Unobserved, demo};
-use qcs::{ImageShape, Images, Result};
-use small::IMAGES;
+use qcs::run::{Checkpoint, Driver, MeasureConfig, Outcome, Unobserved, demo};
+use qcs::{ImageShape, Images};
+use small::{IMAGES, StopAfter, finished};
 
 struct Fixture {
     prior: Prior,
@@ -56,13 +56,6 @@ impl Fixture {
 
     fn run(&self, engine: &mut dyn Engine) -> Samples {
         finished(self.driver().run(engine, None, &mut Unobserved))
-    }
-}
-
-fn finished(outcome: Result<Outcome>) -> Samples {
-    match outcome.unwrap() {
-        Outcome::Finished(samples) => samples,
-        Outcome::Stopped => panic!("nobody stopped the run"),
     }
 }
 
@@ -169,23 +162,6 @@ fn images_stop_by_themselves_and_say_how_long_they_took() {
     fixture.settings.evaluations = 2;
     let short = fixture.run(&mut CpuEngine::new(1)).estimate.unwrap();
     assert_eq!(short.evaluations, [2; IMAGES]);
-}
-
-/// Stops after a number of steps and keeps the checkpoint, through its file.
-struct StopAfter {
-    steps: usize,
-    path: std::path::PathBuf,
-}
-
-impl Observer for StopAfter {
-    fn after_step(&mut self, _: &Progress) -> Next {
-        self.steps -= 1;
-        if self.steps == 0 { Next::Stop } else { Next::Continue }
-    }
-
-    fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<()> {
-        checkpoint.write(&self.path, "this run")
-    }
 }
 
 #[test]

@@ -194,7 +194,7 @@ pub unsafe fn block_max(value: f64, scratch: Shared) -> f64 {
 /// the branches that follow, next to its uses, and hold all operands in registers until then.
 #[inline(always)]
 pub fn pin(values: &mut [f32; 4]) {
-    // SAFETY: a comment.
+    // SAFETY: the assembly is a comment and executes nothing; the operands only say that the values are there.
     unsafe {
         asm!("// {0} {1} {2} {3}", inout(reg32) values[0], inout(reg32) values[1], inout(reg32) values[2],
             inout(reg32) values[3], options(nomem, nostack, preserves_flags));
@@ -296,7 +296,7 @@ pub fn wait_for_copies<const LATER: u32>() {
 /// directives before the body.
 #[inline(always)]
 pub fn launch_bounds<const THREADS: u32, const BLOCKS: u32>() {
-    // SAFETY: a comment.
+    // SAFETY: the assembly is a comment and executes nothing.
     unsafe {
         asm!("// launch bounds: .maxntid {}, 1, 1 .minnctapersm {}", const THREADS, const BLOCKS,
             options(nomem, nostack, preserves_flags));

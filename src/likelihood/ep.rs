@@ -2,7 +2,8 @@
 //! passing messages between the cells (node a) and the covariance (node b). One eigendecomposition
 //! A·Aᵀ = U·diag(lambda)·Uᵀ serves every level; an iteration costs two products with U.
 
-use crate::plan::{Contents, EpStart, LikelihoodOp, PlanBuilder, ProductOp, TensorId};
+use super::in_eigenbasis;
+use crate::plan::{Contents, EpStart, LikelihoodOp, PlanBuilder, TensorId};
 use crate::problem::Problem;
 
 /// EP's settings.
@@ -36,13 +37,6 @@ impl Ep {
             tau_f,
             start: self.start,
         });
-        // Where U is the identity, the eigenbasis is the one we are in.
-        let rotated = problem.is_rotated();
-        let (input, output) = if rotated {
-            (plan.temporary(Contents::F64(m)), plan.temporary(Contents::F64(m)))
-        } else {
-            (h_g, h_f)
-        };
         for _ in 0..self.iterations {
             plan.push(LikelihoodOp::EpMoments {
                 z,
@@ -52,25 +46,15 @@ impl Ep {
                 tau_g,
                 live: None,
             });
-            if rotated {
-                plan.push(ProductOp::RotateIn {
-                    input: h_g,
-                    output: input,
+            in_eigenbasis(plan, problem, h_g, h_f, |plan, input, output| {
+                plan.push(LikelihoodOp::EpSeparate {
+                    level,
+                    input,
+                    tau_g,
+                    output,
+                    tau_f,
                 });
-            }
-            plan.push(LikelihoodOp::EpSeparate {
-                level,
-                input,
-                tau_g,
-                output,
-                tau_f,
             });
-            if rotated {
-                plan.push(ProductOp::RotateOut {
-                    input: output,
-                    output: h_f,
-                });
-            }
         }
         plan.push(LikelihoodOp::EpGradient { z, h_f, tau_f, g });
     }

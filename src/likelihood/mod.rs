@@ -14,6 +14,24 @@ pub use settled::SettledEp;
 use crate::plan::{Contents, PlanBuilder, ProductOp, TensorId};
 use crate::problem::Problem;
 
+/// Appends `push` between products with Uᵀ and U: it is given the rotated `input` and what will be rotated to `output`, both
+/// `[M]` per state. Where U is the identity, the eigenbasis is the one we are in, and nothing is multiplied.
+pub fn in_eigenbasis(
+    plan: &mut PlanBuilder,
+    problem: &Problem,
+    input: TensorId,
+    output: TensorId,
+    push: impl FnOnce(&mut PlanBuilder, TensorId, TensorId),
+) {
+    if !problem.is_rotated() {
+        return push(plan, input, output);
+    }
+    let [rotated, result] = [(); 2].map(|()| plan.temporary(Contents::F64(problem.a().rows())));
+    plan.push(ProductOp::RotateIn { input, output: rotated });
+    push(plan, rotated, result);
+    plan.push(ProductOp::RotateOut { input: result, output });
+}
+
 /// How the likelihood score is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Likelihood {

@@ -2,7 +2,8 @@
 //! [`Ep`](super::Ep); the sites go on from the last round, the new ones are mixed with them, and a state rests once its
 //! messages have stopped moving.
 
-use crate::plan::{Contents, LikelihoodOp, PlanBuilder, ProductOp, Sites, TensorId};
+use super::in_eigenbasis;
+use crate::plan::{Contents, LikelihoodOp, PlanBuilder, Sites, TensorId};
 use crate::problem::Problem;
 
 /// Settings of a round.
@@ -70,29 +71,13 @@ impl SettledEp {
 
 /// From the sites, through the covariance, to the message of node b.
 fn separate(plan: &mut PlanBuilder, problem: &Problem, level: TensorId, sites: Sites, h_f: TensorId, tau_f: TensorId) {
-    let m = problem.a().rows();
-    // Where U is the identity, the eigenbasis is the one we are in.
-    let (input, output) = if problem.is_rotated() {
-        let [input, output] = [(); 2].map(|()| plan.temporary(Contents::F64(m)));
-        plan.push(ProductOp::RotateIn {
-            input: sites.h_g,
-            output: input,
+    in_eigenbasis(plan, problem, sites.h_g, h_f, |plan, input, output| {
+        plan.push(LikelihoodOp::EpSeparate {
+            level,
+            input,
+            tau_g: sites.tau_g,
+            output,
+            tau_f,
         });
-        (input, output)
-    } else {
-        (sites.h_g, h_f)
-    };
-    plan.push(LikelihoodOp::EpSeparate {
-        level,
-        input,
-        tau_g: sites.tau_g,
-        output,
-        tau_f,
     });
-    if problem.is_rotated() {
-        plan.push(ProductOp::RotateOut {
-            input: output,
-            output: h_f,
-        });
-    }
 }

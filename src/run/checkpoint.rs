@@ -65,6 +65,17 @@ impl Checkpoint {
         };
     }
 
+    /// Drops the free slots, and their part of every tensor.
+    pub(super) fn compact(&mut self) {
+        let busy: Vec<bool> = self.slots.iter().map(|slot| slot.state.is_some()).collect();
+        for bytes in self.work.values_mut() {
+            let row = bytes.len() / busy.len();
+            let rows = bytes.chunks(row).zip(&busy).filter(|(_, busy)| **busy);
+            *bytes = rows.flat_map(|(row, _)| row).copied().collect();
+        }
+        self.slots.retain(|slot| slot.state.is_some());
+    }
+
     /// Refuses the checkpoint of a run with other states, steps or tensors.
     pub(super) fn check(&self, states: usize, steps: usize, compiled: &BatchPlan) -> Result<()> {
         let slot_fits = |slot: &Slot| slot.state.is_none_or(|state| state < self.next) && slot.step <= steps;

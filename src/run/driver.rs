@@ -342,10 +342,22 @@ impl Batches<'_> {
             if next == Next::Stop {
                 return Ok(Next::Stop);
             }
+            if self.is_half_empty(run) {
+                // A plan for the states that are left serves them faster than this one.
+                self.take(run)?;
+                run.compact();
+                return Ok(Next::Continue);
+            }
         }
         run.slots.clear();
         run.work.clear();
         Ok(Next::Continue)
+    }
+
+    /// Whether states that go on by themselves have left half of the slots, and nobody is there to take them.
+    fn is_half_empty(&self, run: &Checkpoint) -> bool {
+        let busy = run.slots.iter().filter(|slot| slot.state.is_some()).count();
+        self.compiled.counter.is_some() && run.next == self.work.states && busy > 0 && 2 * busy <= run.slots.len()
     }
 
     /// Gives free slots to the next states: all at once, or one by one where states go on by themselves.

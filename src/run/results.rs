@@ -116,9 +116,9 @@ impl Results {
             let captions: Option<Vec<String>> = of_method
                 .take(images.count())
                 .map(|image| match (image.psnr, image.predicted_error) {
-                    (Some(psnr), Some(error)) => Some(format!("{psnr:.1} dB, {error:.3}")),
+                    (Some(psnr), Some(error)) => Some(format!("{psnr:.1} dB ±{error:.2}")),
                     (Some(psnr), None) => Some(format!("{psnr:.1} dB")),
-                    (None, Some(error)) => Some(format!("error {error:.3}")),
+                    (None, Some(error)) => Some(format!("±{error:.3}")),
                     (None, None) => None,
                 })
                 .collect();

@@ -1,8 +1,10 @@
 //! A small simulated problem and a random network for its images: what most tests of whole runs work on.
 
+use qcs::methods::Samples;
 use qcs::prior::{Denoiser, Prior};
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
-use qcs::{ImageShape, Images};
+use qcs::run::{Checkpoint, Next, Observer, Outcome, Progress};
+use qcs::{ImageShape, Images, Result};
 
 pub const IMAGE: ImageShape = ImageShape::new(1, 12, 12);
 pub const IMAGES: usize = 4;
@@ -37,4 +39,31 @@ pub fn problem() -> Problem {
         m: 40,
     };
     Problem::simulate(Images::new(IMAGE, data), sensing, &simulation).unwrap()
+}
+
+/// The samples of a run that nobody stopped.
+#[allow(dead_code)] // not every test runs one
+pub fn finished(outcome: Result<Outcome>) -> Samples {
+    match outcome.unwrap() {
+        Outcome::Finished(samples) => samples,
+        Outcome::Stopped => panic!("nobody stopped the run"),
+    }
+}
+
+/// Stops after a number of steps and keeps the checkpoint, through its file.
+#[allow(dead_code)] // not every test stops
+pub struct StopAfter {
+    pub steps: usize,
+    pub path: std::path::PathBuf,
+}
+
+impl Observer for StopAfter {
+    fn after_step(&mut self, _: &Progress) -> Next {
+        self.steps -= 1;
+        if self.steps == 0 { Next::Stop } else { Next::Continue }
+    }
+
+    fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<()> {
+        checkpoint.write(&self.path, "this run")
+    }
 }

@@ -1,4 +1,8 @@
 //! The CUDA driver: a device, its memory, its kernels and graphs, and errors in words.
+//!
+//! On cudarc's `result` and `sys` layers, not on its safe one: there every slice is an allocation with events of its own that
+//! order streams, where a session here is one allocation on one stream, carved by the plan, whose launches take one struct
+//! by value and are captured into a graph. Wrapping that in slices would hide what the tests count.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

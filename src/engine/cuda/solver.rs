@@ -235,7 +235,8 @@ impl Solver {
     }
 
     /// To cuSOLVER the row-major A is Aᵀ = V·S·Uᵀ: its right singular vectors are the rows of Uᵀ. The left ones are
-    /// computed too, as everybody does: `gesvd` with vectors on one side only is a path that others do not go.
+    /// computed too although nobody needs them: `gesvd` is used and tested with vectors on both sides nearly everywhere,
+    /// and with vectors on one side nearly nowhere.
     ///
     /// # Safety
     /// As for [`Self::spectrum`], and A is in place.

@@ -2,7 +2,7 @@
 
 use super::TurboSettings;
 use crate::engine::Wait;
-use crate::likelihood::SettledEp;
+use crate::likelihood::{SettledEp, in_eigenbasis};
 use crate::methods::{BatchPlan, Given};
 use crate::plan::{Contents, PlanBuilder, ProductOp, Program, Sites, Target, TensorId, TurboOp};
 use crate::prior::Denoiser;
@@ -193,30 +193,16 @@ pub fn message_passing(
 fn filtered_score(plan: &mut PlanBuilder, problem: &Problem, level: TensorId, sites: Sites) -> (TensorId, TensorId) {
     let (m, n) = (problem.a().rows(), problem.a().cols());
     let (g, filter) = (plan.temporary(Contents::F64(m)), plan.temporary(Contents::F64(3)));
-    let (input, output) = if problem.is_rotated() {
-        let [input, output] = [(); 2].map(|()| plan.temporary(Contents::F64(m)));
-        plan.push(ProductOp::RotateIn {
-            input: sites.h_g,
-            output: input,
+    in_eigenbasis(plan, problem, sites.h_g, g, |plan, input, output| {
+        plan.push(TurboOp::Filter {
+            level,
+            input,
+            tau_g: sites.tau_g,
+            output,
+            filter,
+            pixels: n,
         });
-        (input, output)
-    } else {
-        (sites.h_g, g)
-    };
-    plan.push(TurboOp::Filter {
-        level,
-        input,
-        tau_g: sites.tau_g,
-        output,
-        filter,
-        pixels: n,
     });
-    if problem.is_rotated() {
-        plan.push(ProductOp::RotateOut {
-            input: output,
-            output: g,
-        });
-    }
     let score = plan.temporary(Contents::F32(n));
     plan.push(ProductOp::BackProject { g, score });
     (score, filter)
