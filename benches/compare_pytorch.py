@@ -1,9 +1,10 @@
 """Compares qcs with PyTorch on this machine: both sides alternate in one run, medians over the rounds.
 
-    python benches/compare_pytorch.py [forward] [reconstruction] [memory] [--rounds 3]
+    python benches/compare_pytorch.py [forward] [reconstruction] [memory] [--rounds 3] [--write]
 
-Without a name all three parts run. Needs PyTorch (weights/training/requirements.txt). Both sides have 2 threads. PyTorch
-runs in inference mode, in the better of its two memory layouts, and EP in the faster of float64 and float32.
+Without a name all three parts run. `--write` also puts the table of each part into benches/results. Needs PyTorch
+(weights/training/requirements.txt). Both sides have 2 threads. PyTorch runs in inference mode, in the better of its two memory
+layouts, and EP in the faster of float64 and float32.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import date
 from itertools import product
 from pathlib import Path
 
@@ -74,11 +76,11 @@ def qcs_forward(bench, preset, ngf, batch, repetitions):
     return report["network_ms"]
 
 
-def forward(rounds):
+def forward(say, rounds):
     """Both sides with random weights: the time does not depend on them."""
     torch.set_num_threads(THREADS)
     bench = built("bench", "--bench", "step", "--no-run")
-    print("\n| network | ngf | batch | PyTorch ms | qcs ms | ratio |\n|---|---|---|---|---|---|")
+    say("| network | ngf | batch | PyTorch ms | qcs ms | ratio |\n|---|---|---|---|---|---|")
     for preset, ngf, batch in FORWARD:
         channels, size = SIZES[preset]
         net = network(preset, ngf)
@@ -90,7 +92,7 @@ def forward(rounds):
                 theirs.setdefault(layout, []).append(pytorch_forward(net.to(memory_format=layout), x, repetitions))
             ours.append(qcs_forward(bench, preset, ngf, batch, repetitions))
         best, mine = min(map(statistics.median, theirs.values())), statistics.median(ours)
-        print(f"| {preset} | {ngf} | {batch} | {best:.1f} | {mine:.1f} | {best / mine:.2f} |", flush=True)
+        say(f"| {preset} | {ngf} | {batch} | {best:.1f} | {mine:.1f} | {best / mine:.2f} |")
 
 
 # --- whole reconstructions ----------------------------------------------------------------------------------------------
@@ -139,10 +141,10 @@ def sampler_flags(sigma_begin, levels, steps_per_level):
 RECONSTRUCTIONS = [("cifar10", 128, 8, sampler_flags(50, 20, 1)), ("mnist", None, 10, sampler_flags(10, 60, 3))]
 
 
-def reconstruction(rounds):
+def reconstruction(say, rounds):
     """PyTorch's layout and precision are the fastest of a first round; then both sides alternate."""
     qcs = built("build", "--release")
-    print("\n| problem | batch | T·K | PyTorch's choice | PyTorch s | qcs s | ratio | PyTorch dB | qcs dB |\n" + 9 * "|---" + "|")
+    say("| problem | batch | T·K | PyTorch's choice | PyTorch s | qcs s | ratio | PyTorch dB | qcs dB |\n" + 9 * "|---" + "|")
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         for preset, ngf, images, flags in RECONSTRUCTIONS:
@@ -157,13 +159,13 @@ def reconstruction(rounds):
             (t, t_psnr, _), (o, o_psnr, _) = (map(statistics.median, zip(*side)) for side in (theirs, ours))
             name = f"{preset}, ngf {ngf}" if ngf else "mnist, shipped prior"
             steps = f"{flags[5]}·{flags[7]}"
-            print(f"| {name} | {images} | {steps} | {', '.join(choice)} | {t:.2f} | {o:.2f} | {t / o:.2f} | {t_psnr:.1f} | "
-                  f"{o_psnr:.1f} |", flush=True)
+            say(f"| {name} | {images} | {steps} | {', '.join(choice)} | {t:.2f} | {o:.2f} | {t / o:.2f} | {t_psnr:.1f} | "
+                f"{o_psnr:.1f} |")
 
 
 # --- memory -------------------------------------------------------------------------------------------------------------
 
-def memory(_):
+def memory(say, _):
     """The most memory of a whole process that reconstructs eight CelebA-sized images, M = 4000."""
     qcs = built("build", "--release")
     flags = sampler_flags(50, 2, 1)
@@ -173,8 +175,16 @@ def memory(_):
         *_, ours = qcs_reconstruction(qcs, folder, problem, weights, 8, flags)
         theirs = {c: pytorch_reconstruction(problem, weights, *c, flags)[2] for c in product(LAYOUTS, ("float64", "float32"))}
     choice = min(theirs, key=theirs.get)
-    print(f"\n| peak memory, celeba, ngf 128, batch 8 | MB |\n|---|---|\n| PyTorch, {', '.join(choice)} | {theirs[choice]:.0f} |\n"
-          f"| qcs | {ours:.0f} |")
+    say(f"| peak memory, celeba, ngf 128, batch 8 | MB |\n|---|---|\n| PyTorch, {', '.join(choice)} | {theirs[choice]:.0f} |\n"
+        f"| qcs | {ours:.0f} |")
+
+
+def processor():
+    """The machine's processor and the widest vectors it has."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next(line.split(": ")[1] for line in lines if line.startswith("model name"))
+    flags = next(line for line in lines if line.startswith("flags")).split()
+    return f"{model}, {'AVX-512' if 'avx512f' in flags else 'AVX2' if 'avx2' in flags else 'no AVX2'}"
 
 
 def main():
@@ -182,10 +192,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help="put the tables into benches/results")
     args = parser.parse_args()
-    print(f"PyTorch {torch.__version__}, {THREADS} threads")
     for name in args.parts or parts:
-        parts[name](args.rounds)
+        lines = []
+
+        def say(line):
+            lines.append(line)
+            print(line, flush=True)
+
+        say(f"`python benches/compare_pytorch.py {name} --rounds {args.rounds} --write`, {date.today()}: PyTorch {torch.__version__}, "
+            f"{THREADS} threads, {processor()}\n")
+        parts[name](say, args.rounds)
+        if args.write:
+            Path(__file__).with_name("results").joinpath(f"pytorch_{name}.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

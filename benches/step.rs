@@ -1,9 +1,10 @@
 //! Where a Langevin step spends its time, for a preset's network at a given width, with random weights.
 //!
-//! `cargo bench --bench step -- [PRESET] [NGF] [BATCH] [M] [REPETITIONS] [--layers | --json]`, by default
-//! `mnist 128 8 400 3`. One row per kind of op; `--layers` prints one row per convolution and norm, `--json` one object:
-//! milliseconds of the network, of the likelihood and of the whole step. In the tables an op counts with its median
-//! repetition, in the object with the mean of all, as the time of a whole run does.
+//! `cargo bench --bench step -- [PRESET] [NGF] [BATCH] [M] [REPETITIONS] [--layers | --row | --json]`, by default
+//! `mnist 128 8 400 3`. One row per kind of op; `--layers` prints one row per convolution and norm, `--row` one row for the
+//! table of all problems in `benches/results`, `--json` one object: milliseconds of the network, of the likelihood and of the
+//! whole step. In the tables an op counts with its median repetition, in the object with the mean of all, as the time of a
+//! whole run does.
 
 mod support;
 
@@ -47,6 +48,13 @@ fn main() -> qcs::Result<()> {
     let measured = measure(&mut engine, &compiled.plan, &prior, &problem, repetitions)?;
     if flag("--json") {
         print_json(&measured);
+        return Ok(());
+    }
+    if flag("--row") {
+        print_row(
+            &measured,
+            &format!("{}, ngf {ngf}, batch {batch}, M = {m}", preset.name),
+        );
         return Ok(());
     }
     println!("{title}\n");
@@ -139,6 +147,25 @@ fn print_json(measured: &[Measured]) {
     let network = step - likelihood - update;
     let [network, likelihood, step] = [network, likelihood, step].map(|seconds| 1e3 * seconds);
     println!(r#"{{"network_ms": {network:.3}, "likelihood_ms": {likelihood:.3}, "step_ms": {step:.3}}}"#);
+}
+
+/// A row: the whole step, convolutions, likelihood (A·x and Aᵀ·g included), norm statistics.
+fn print_row(measured: &[Measured], problem: &str) {
+    let step = total(measured);
+    let sum = |ops: &[&str]| of_ops(measured, ops).map(|m| m.seconds).sum::<f64>();
+    let (convs, flops) = (
+        sum(&["conv"]),
+        of_ops(measured, &["conv"]).map(|m| m.flops).sum::<u64>(),
+    );
+    let share = |seconds: f64| format!("{:.2} ms, {:.1} %", 1e3 * seconds, 100.0 * seconds / step);
+    println!(
+        "| {problem} | {:.2} ms | {:.2} ms, {:.0} GFLOP/s | {} | {} |",
+        1e3 * step,
+        1e3 * convs,
+        flops as f64 / convs / 1e9,
+        share(sum(&LIKELIHOOD)),
+        share(sum(&["norm_coefficients"]))
+    );
 }
 
 /// Milliseconds, share of the step and effective GFLOP/s, as cells of a table.

@@ -335,6 +335,7 @@ fn mean_and_standard_deviation_leave_diverged_chains_out() {
             step: 1,
         }],
         seconds: 0.0,
+        estimate: None,
     };
     assert_eq!(samples.mean().data, [2.0]);
     assert_eq!(samples.std().unwrap().data, [2f32.sqrt()]);

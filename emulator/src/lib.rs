@@ -39,6 +39,7 @@ pub mod json;
 pub mod libraries;
 pub mod number;
 mod ptx;
+pub mod stand_in;
 
 pub use device::{Buffer, Device, LaunchConfig, LoadedModule, Params, Report};
 pub use error::{Fault, FaultKind, LaunchError, LoadError};

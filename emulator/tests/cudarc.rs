@@ -1,195 +1,124 @@
 //! An unmodified cudarc program on the emulator: the shared library is found under the names of the driver and of
 //! NVIDIA's libraries.
-//!
-//! The dynamic loader reads `LD_LIBRARY_PATH` when a process starts, so the program runs in a child.
 
 use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg, sys};
 use cudarc::nvrtc::Ptx;
+use qcs_emulator::stand_in::{self, Child, Library};
 use std::path::{Path, PathBuf};
-
-/// Cargo builds the shared library together with this test and puts it beside it.
-fn shared_library() -> PathBuf {
-    let program = std::env::current_exe().expect("this program has a path");
-    let beside = program
-        .parent()
-        .expect("it lies in a folder")
-        .join("libqcs_emulator.so");
-    assert!(beside.exists(), "{} is missing", beside.display());
-    beside
-}
-
-const DRIVER: &str = "libcuda.so.1";
-const LIBRARIES: [&str; 4] = [DRIVER, "libcublas.so.12", "libcusolver.so.11", "libnvToolsExt.so.1"];
-
-/// Runs the ignored test `name` where only `libraries` exist.
-fn run_child(name: &str, libraries: &[&str], environment: &[(&str, &str)]) -> (bool, String) {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libcuda-{name}"));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("the folder can be made");
-    for library in libraries {
-        std::os::unix::fs::symlink(shared_library(), folder.join(library)).expect("the link can be made");
-    }
-    let output = std::process::Command::new(std::env::current_exe().expect("this program has a path"))
-        .args(["--exact", name, "--ignored", "--nocapture"])
-        .env("LD_LIBRARY_PATH", &folder)
-        .envs(environment.iter().copied())
-        .output()
-        .expect("the child starts");
-    let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-    (output.status.success() && text.contains("1 passed"), text.into_owned())
-}
 
 #[test]
 fn a_cudarc_program_runs_on_the_emulator() {
-    let stats = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cudarc-stats.json");
-    let (passed, text) = run_child(
-        "child_cudarc",
-        &[DRIVER],
-        &[("QCS_EMU_STATS", stats.to_str().expect("a plain path"))],
-    );
-    assert!(passed, "{text}");
-    let stats = std::fs::read_to_string(stats).expect("the statistics were written");
+    let ran = Child::new().finding(&[Library::Driver]).run(|| {
+        // SAFETY: only looks for the library.
+        assert!(unsafe { sys::is_culib_present() });
+        let context = CudaContext::new(0).unwrap();
+        assert!(context.name().unwrap().starts_with("qcs PTX emulator"));
+        let stream = context.new_stream().unwrap();
+        let module = context
+            .load_module(Ptx::from_src(include_str!("ptx/kernels_sm_80.ptx")))
+            .unwrap();
+        let saxpy = module.load_function("saxpy_alg").unwrap();
+
+        let n = 1000u32;
+        let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
+        let x_device = stream.clone_htod(&x).unwrap();
+        let mut y_device = stream.alloc_zeros::<f32>(n as usize).unwrap();
+        let config = LaunchConfig::for_num_elems(n);
+        let factor = 3f32;
+        let start = stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT)).unwrap();
+        // SAFETY: the arguments are those of the kernel.
+        unsafe {
+            stream
+                .launch_builder(&saxpy)
+                .arg(&n)
+                .arg(&factor)
+                .arg(&x_device)
+                .arg(&mut y_device)
+                .launch(config)
+        }
+        .unwrap();
+        let end = stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT)).unwrap();
+        assert!(start.elapsed_ms(&end).unwrap() > 0.0);
+        assert_eq!(
+            stream.clone_dtoh(&y_device).unwrap(),
+            x.iter().map(|x| 3.0 * x).collect::<Vec<_>>()
+        );
+
+        // Events between streams have no place in a captured graph of one stream.
+        // SAFETY: all work is on one stream.
+        unsafe { context.disable_event_tracking() };
+        stream
+            .begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)
+            .unwrap();
+        // SAFETY: the arguments are those of the kernel.
+        unsafe {
+            stream
+                .launch_builder(&saxpy)
+                .arg(&n)
+                .arg(&factor)
+                .arg(&x_device)
+                .arg(&mut y_device)
+                .launch(config)
+        }
+        .unwrap();
+        let flags = sys::CUgraphInstantiate_flags_enum::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+        let graph = stream.end_capture(flags).unwrap().expect("something was captured");
+        graph.launch().unwrap();
+        graph.launch().unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(
+            stream.clone_dtoh(&y_device).unwrap(),
+            x.iter().map(|x| 9.0 * x).collect::<Vec<_>>()
+        );
+    });
     assert!(
-        stats.contains("\"graph_launches\": 2") && stats.contains("\"kernel\": \"saxpy_alg\""),
-        "{stats}"
-    );
-}
-
-#[test]
-#[ignore = "run by its parent with LD_LIBRARY_PATH set"]
-fn child_cudarc() {
-    // SAFETY: only looks for the library.
-    assert!(unsafe { sys::is_culib_present() });
-    let context = CudaContext::new(0).unwrap();
-    assert!(context.name().unwrap().starts_with("qcs PTX emulator"));
-    let stream = context.new_stream().unwrap();
-    let module = context
-        .load_module(Ptx::from_src(include_str!("ptx/kernels_sm_80.ptx")))
-        .unwrap();
-    let saxpy = module.load_function("saxpy_alg").unwrap();
-
-    let n = 1000u32;
-    let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
-    let x_device = stream.clone_htod(&x).unwrap();
-    let mut y_device = stream.alloc_zeros::<f32>(n as usize).unwrap();
-    let config = LaunchConfig::for_num_elems(n);
-    let factor = 3f32;
-    let start = stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT)).unwrap();
-    // SAFETY: the arguments are those of the kernel.
-    unsafe {
-        stream
-            .launch_builder(&saxpy)
-            .arg(&n)
-            .arg(&factor)
-            .arg(&x_device)
-            .arg(&mut y_device)
-            .launch(config)
-    }
-    .unwrap();
-    let end = stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT)).unwrap();
-    assert!(start.elapsed_ms(&end).unwrap() > 0.0);
-    assert_eq!(
-        stream.clone_dtoh(&y_device).unwrap(),
-        x.iter().map(|x| 3.0 * x).collect::<Vec<_>>()
-    );
-
-    // Events between streams have no place in a captured graph of one stream.
-    // SAFETY: all work is on one stream.
-    unsafe { context.disable_event_tracking() };
-    stream
-        .begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)
-        .unwrap();
-    // SAFETY: the arguments are those of the kernel.
-    unsafe {
-        stream
-            .launch_builder(&saxpy)
-            .arg(&n)
-            .arg(&factor)
-            .arg(&x_device)
-            .arg(&mut y_device)
-            .launch(config)
-    }
-    .unwrap();
-    let flags = sys::CUgraphInstantiate_flags_enum::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-    let graph = stream.end_capture(flags).unwrap().expect("something was captured");
-    graph.launch().unwrap();
-    graph.launch().unwrap();
-    stream.synchronize().unwrap();
-    assert_eq!(
-        stream.clone_dtoh(&y_device).unwrap(),
-        x.iter().map(|x| 9.0 * x).collect::<Vec<_>>()
+        ran.stats.contains("\"graph_launches\": 2") && ran.stats.contains("\"kernel\": \"saxpy_alg\""),
+        "{}",
+        ran.stats
     );
 }
 
 #[test]
 fn a_fault_reaches_the_program_as_an_error() {
-    let (passed, text) = run_child("child_fault", &[DRIVER], &[]);
-    assert!(
-        passed && text.contains("kernel relu_slice: out-of-bounds global"),
-        "{text}"
-    );
-}
-
-#[test]
-#[ignore = "run by its parent with LD_LIBRARY_PATH set"]
-fn child_fault() {
-    let context = CudaContext::new(0).unwrap();
-    let stream = context.default_stream();
-    let module = context
-        .load_module(Ptx::from_src(include_str!("ptx/kernels_sm_80.ptx")))
+    let ran = Child::new().finding(&[Library::Driver]).run(|| {
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.default_stream();
+        let module = context
+            .load_module(Ptx::from_src(include_str!("ptx/kernels_sm_80.ptx")))
+            .unwrap();
+        let relu = module.load_function("relu_slice").unwrap();
+        let x = stream.clone_htod(&[1f32; 64]).unwrap();
+        let mut y = stream.alloc_zeros::<f32>(63).unwrap();
+        let n = 64u32;
+        // SAFETY: the output is too short on purpose; the emulator checks every access.
+        unsafe {
+            stream
+                .launch_builder(&relu)
+                .arg(&n)
+                .arg(&x)
+                .arg(&mut y)
+                .launch(LaunchConfig::for_num_elems(64))
+        }
         .unwrap();
-    let relu = module.load_function("relu_slice").unwrap();
-    let x = stream.clone_htod(&[1f32; 64]).unwrap();
-    let mut y = stream.alloc_zeros::<f32>(63).unwrap();
-    let n = 64u32;
-    // SAFETY: the output is too short on purpose; the emulator checks every access.
-    unsafe {
-        stream
-            .launch_builder(&relu)
-            .arg(&n)
-            .arg(&x)
-            .arg(&mut y)
-            .launch(LaunchConfig::for_num_elems(64))
-    }
-    .unwrap();
-    let error = stream.synchronize().unwrap_err();
-    assert!(error.to_string().contains("ILLEGAL_ADDRESS"), "{error}");
+        let error = stream.synchronize().unwrap_err();
+        assert!(error.to_string().contains("ILLEGAL_ADDRESS"), "{error}");
+    });
+    let fault = "kernel relu_slice: out-of-bounds global";
+    assert!(ran.said.contains(fault), "{}", ran.said);
 }
 
 #[test]
 fn a_missing_device_is_an_error_and_not_a_crash() {
-    let (passed, text) = run_child("child_no_device", &[DRIVER], &[("QCS_EMU_NO_DEVICE", "1")]);
-    assert!(passed, "{text}");
+    Child::new()
+        .finding(&[Library::Driver])
+        .env("QCS_EMU_NO_DEVICE", "1")
+        .run(|| {
+            assert!(CudaContext::new(0).unwrap_err().to_string().contains("NO_DEVICE"));
+        });
 }
 
-#[test]
-#[ignore = "run by its parent with LD_LIBRARY_PATH set"]
-fn child_no_device() {
-    assert!(CudaContext::new(0).unwrap_err().to_string().contains("NO_DEVICE"));
-}
-
-#[test]
-fn cublas_cusolver_and_nvtx_work_through_cudarc() {
-    let stats = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cudarc-libraries.json");
-    let (passed, text) = run_child(
-        "child_libraries",
-        &LIBRARIES,
-        &[("QCS_EMU_STATS", stats.to_str().expect("a plain path"))],
-    );
-    assert!(passed, "{text}");
-    let stats = std::fs::read_to_string(stats).expect("the statistics were written");
-    for part in [
-        r#"{"function": "cublasDgemm_v2", "calls": 2, "runs": 3}"#,
-        r#"{"function": "cusolverDnDsyevd", "calls": 1, "runs": 1}"#,
-        r#"{"range": "level 0 > gemm", "opened": 1}"#,
-    ] {
-        assert!(stats.contains(part), "no {part} in\n{stats}");
-    }
-}
-
-#[test]
-#[ignore = "run by its parent with LD_LIBRARY_PATH set"]
-fn child_libraries() {
+/// Products at once and in a graph, an eigendecomposition, ranges.
+fn use_the_libraries() {
     use cudarc::cublas::{CudaBlas, Gemm, GemmConfig, sys::cublasOperation_t::CUBLAS_OP_N};
     use cudarc::cusolver::{result as solver, sys as solver_sys};
     use cudarc::driver::{DevicePtr, DevicePtrMut};
@@ -274,6 +203,20 @@ fn child_libraries() {
     );
 }
 
+#[test]
+fn cublas_cusolver_and_nvtx_work_through_cudarc() {
+    let ran = Child::new().finding(&Library::ALL).run(|| {
+        use_the_libraries();
+    });
+    for part in [
+        r#"{"function": "cublasDgemm_v2", "calls": 2, "runs": 3}"#,
+        r#"{"function": "cusolverDnDsyevd", "calls": 1, "runs": 1}"#,
+        r#"{"range": "level 0 > gemm", "opened": 1}"#,
+    ] {
+        assert!(ran.stats.contains(part), "no {part} in\n{}", ran.stats);
+    }
+}
+
 /// Which of cuBLAS, cuSOLVER and NVTX can be loaded.
 fn libraries_present() -> [bool; 3] {
     // SAFETY: only looks for the libraries.
@@ -286,18 +229,57 @@ fn libraries_present() -> [bool; 3] {
     }
 }
 
-#[test]
-fn a_library_that_is_not_linked_is_absent() {
-    if libraries_present() != [false; 3] {
-        eprintln!("this machine has NVIDIA's own libraries: nothing to test");
-        return;
+/// A folder as a CUDA toolkit and its driver fill it, with libraries that load and know nothing of the emulator's driver:
+/// a copy of the emulator under every name that cudarc tries.
+fn toolkit(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("the folder can be made");
+    let decoy = folder.join("decoy.so");
+    std::fs::copy(stand_in::shared_library().unwrap(), &decoy).expect("the library can be copied");
+    for stem in ["cuda", "nvcuda", "cublas", "cusolver", "nvToolsExt"] {
+        for name in cudarc::get_lib_name_candidates(stem) {
+            // Two of the names are the same.
+            let _ = std::os::unix::fs::symlink(&decoy, folder.join(name));
+        }
     }
-    let (passed, text) = run_child("child_solver_only", &[DRIVER, "libcusolver.so.11"], &[]);
-    assert!(passed, "{text}");
+    folder
 }
 
 #[test]
-#[ignore = "run by its parent with LD_LIBRARY_PATH set"]
-fn child_solver_only() {
-    assert_eq!(libraries_present(), [false, true, false]);
+fn stand_ins_come_before_the_libraries_of_an_installed_toolkit() {
+    let toolkit = toolkit("toolkit");
+    let child = Child::new().finding(&Library::ALL).env("LD_LIBRARY_PATH", toolkit);
+    child.run(|| {
+        assert_eq!(libraries_present(), [true; 3]);
+        use_the_libraries();
+        let mapped = std::fs::read_to_string("/proc/self/maps").expect("Linux tells what is mapped");
+        assert!(mapped.contains("libqcs_emulator.so"), "{mapped}");
+        assert!(!mapped.contains("decoy.so"), "{mapped}");
+    });
+}
+
+#[test]
+fn a_library_that_is_not_linked_is_absent() {
+    let toolkit = toolkit("toolkit-unseen");
+    for elsewhere in [PathBuf::new(), toolkit] {
+        let child = Child::new().finding(&[Library::Driver, Library::Solver]);
+        child.env("LD_LIBRARY_PATH", elsewhere).run(|| {
+            assert_eq!(libraries_present(), [false, true, false]);
+        });
+    }
+}
+
+#[test]
+fn every_name_that_cudarc_tries_is_taken() {
+    for (library, stems) in [
+        (Library::Driver, &["cuda", "nvcuda"][..]),
+        (Library::Blas, &["cublas"]),
+        (Library::Solver, &["cusolver"]),
+        (Library::Nvtx, &["nvToolsExt"]),
+    ] {
+        for name in stems.iter().flat_map(|stem| cudarc::get_lib_name_candidates(stem)) {
+            assert!(library.names().any(|taken| taken == name), "{name}");
+        }
+    }
 }

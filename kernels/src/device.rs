@@ -159,6 +159,37 @@ pub unsafe fn block_sum(value: f64, scratch: Shared) -> f64 {
     }
 }
 
+/// The largest of the block's values, none below 0, the same in every thread.
+///
+/// # Safety
+/// As [`block_sum`].
+#[inline(always)]
+pub unsafe fn block_max(value: f64, scratch: Shared) -> f64 {
+    // SAFETY: the caller's promises; the last barrier lets the scratch be used again.
+    unsafe {
+        let mut most = value;
+        let mut lanes = 16;
+        while lanes > 0 {
+            let other = shuffle_xor_f64(most, lanes);
+            most = if other > most { other } else { most };
+            lanes /= 2;
+        }
+        if thread() % WARP == 0 {
+            scratch.at(thread() / WARP * 8).store_f64(most);
+        }
+        barrier();
+        let mut total = 0.0;
+        let mut warp = 0;
+        while warp < block_threads() / WARP {
+            let other = scratch.at(warp * 8).load_f64();
+            total = if other > total { other } else { total };
+            warp += 1;
+        }
+        barrier();
+        total
+    }
+}
+
 /// Keeps the compiler from computing these values later than here. It would move the arithmetic of an inner loop behind
 /// the branches that follow, next to its uses, and hold all operands in registers until then.
 #[inline(always)]

@@ -12,7 +12,7 @@
 //! Every function on a hot path is `#[inline(always)]`: a host caller compiled with `#[target_feature(enable = "fma")]`
 //! gets the instruction, another caller gets the C library's `fma`, several times slower and equal to the last bit.
 //!
-//! Kernels, one op per file, in [`network`], [`product`], [`likelihood`] and [`sampler`]. A file holds the op's argument struct, which
+//! Kernels, one op per file, in [`network`], [`product`], [`likelihood`], [`sampler`] and [`turbo`]. A file holds the op's argument struct, which
 //! the host fills in and the kernel takes by value; its *twin*, the same op in plain Rust, which says what the kernel
 //! means and is what tests compare it with; and, for the device only, the kernel. [`launch`] and [`global`] are what
 //! both sides know of a launch, `device` is what the kernels know of the hardware.
@@ -48,6 +48,7 @@ pub mod product;
 pub mod sampler;
 pub mod special;
 pub mod truncated_normal;
+pub mod turbo;
 
 /// The kernels for compute capability 7.0 (V100) and later.
 #[cfg(not(target_arch = "nvptx64"))]

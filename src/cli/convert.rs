@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use qcs::prior::convert::{self, ConvertOptions, Precision};
+use qcs::prior::convert::{self, ConvertOptions};
 use qcs::{Error, Result};
 
 use super::Global;
@@ -44,7 +44,7 @@ pub fn convert(args: &ConvertArgs, global: &Global) -> Result<()> {
     }
     let options = ConvertOptions {
         raw: args.raw,
-        precision: if args.f16 { Precision::F16 } else { Precision::F32 },
+        f16: args.f16,
         image_size: args.image_size,
     };
     let converted = convert::convert(&args.checkpoint, &args.out, &options)?;

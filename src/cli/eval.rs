@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use qcs::files::{LoadOptions, Values, load_images, npy};
+use qcs::files::{LoadOptions, ValueRange, load_images, npy};
 use qcs::methods::{METHODS, Samples};
 use qcs::output::{ImageMetrics, Report};
 use qcs::problem::Problem;
@@ -106,13 +106,14 @@ fn load_estimates(path: &Path, shape: Option<ImageShape>) -> Result<Images> {
                 chains,
                 diverged: Vec::new(),
                 seconds: 0.0,
+                estimate: None,
             }
             .mean());
         }
     }
     let options = LoadOptions {
         shape,
-        values: Values::Estimate,
+        range: ValueRange::Estimate,
         ..LoadOptions::default()
     };
     load_images(path, &options)

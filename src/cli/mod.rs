@@ -1,6 +1,7 @@
 //! `qcs`: one file per command, and what they share.
 
 mod bench;
+mod calibrate;
 mod check;
 mod completions;
 mod convert;
@@ -69,7 +70,7 @@ struct Global {
     )]
     device: String,
     /// Precision of the network's inner products: fp32, tf32 or fp16 [default: fp32; on a GPU `run`, `demo` and `sample`
-    /// take fp16, the fastest, whose PSNR is that of fp32 within 0.01 dB]
+    /// take fp16, the fastest; docs/performance.md has what that does to images]
     #[arg(long, global = true, value_name = "PRECISION", help_heading = "Global options")]
     precision: Option<String>,
     /// Multiply with our own kernels even where cuBLAS loads: then a sample's last bits do not depend on the batch
@@ -90,6 +91,7 @@ enum Command {
     Score(scores::ScoreArgs),
     Likelihood(scores::LikelihoodArgs),
     Convert(convert::ConvertArgs),
+    Calibrate(calibrate::CalibrateArgs),
     Bench(bench::BenchArgs),
     Check(check::CheckArgs),
     Info(info::InfoArgs),
@@ -155,6 +157,7 @@ fn execute(Cli { global, command }: Cli) -> Result<()> {
         Command::Score(args) => scores::score(&args, &global),
         Command::Likelihood(args) => scores::likelihood(&args, &global),
         Command::Convert(args) => convert::convert(&args, &global),
+        Command::Calibrate(args) => calibrate::calibrate(&args, &global),
         Command::Bench(args) => bench::bench(&args, &global),
         Command::Check(args) => check::check(&args, &global),
         Command::Info(args) => info::info(&args, &global),

@@ -55,6 +55,7 @@ pub struct SampleArgs {
 const MOST: usize = 10_000;
 
 pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
+    png::check_name(&args.out)?;
     let mut engine = global.engine()?;
     if !(1..=MOST).contains(&args.count) {
         return Err(Error::usage(format!("--count {}: between 1 and {MOST}", args.count)));
@@ -95,7 +96,7 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
         return Err(Error::Failed("the run was stopped".to_owned()));
     };
     let per_row = args.count.isqrt() + usize::from(args.count.isqrt().pow(2) < args.count);
-    png::write_picture(&args.out, &contact_sheet(&samples.states, per_row).into())?;
+    png::write_picture(&args.out, &contact_sheet(&samples.states, per_row))?;
     if let Some(path) = &args.samples {
         npy::write(
             path,

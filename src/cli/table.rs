@@ -36,6 +36,13 @@ pub fn report(report: &Report, images: usize) -> String {
         rows.push(row("SSIM", &report.methods, |m| mean(&m.ssim, 3, "")));
     }
     rows.push(row("consistency", &report.methods, |m| mean(&m.consistency, 3, "")));
+    if report.methods.iter().any(|m| m.evaluations.is_some()) {
+        rows.push(row("predicted error", &report.methods, |m| {
+            mean(&m.predicted_error, 4, "")
+        }));
+        rows.push(row("evaluations", &report.methods, |m| mean(&m.evaluations, 1, "")));
+        rows.push(row("EP iterations", &report.methods, |m| mean(&m.ep_iterations, 1, "")));
+    }
     if report.methods.iter().any(|m| m.seconds.is_some()) {
         rows.push(row("time", &report.methods, |m| m.seconds.map_or(String::new(), clock)));
     }

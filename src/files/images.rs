@@ -4,10 +4,14 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
+use flate2::bufread::MultiGzDecoder;
+
+use super::array::{ArrayStream, Skip};
 use super::layout::Layout;
-use super::npy::{self, NpyArray, NpyData};
+use super::npy::{self, NpyData};
+use super::npy_header::Header;
 use super::npz::{self, Npz};
-use super::{idx, open, pictures};
+use super::{MAX_INFLATED, MAX_INFLATION, idx, open, pictures, quoted, reserve};
 use crate::{Error, ImageShape, Images, Result};
 
 /// Which images to load, and what they must be.
@@ -19,12 +23,12 @@ pub struct LoadOptions {
     pub count: Option<usize>,
     /// The shape the images must have. It also decides between the readings of an ambiguous array.
     pub shape: Option<ImageShape>,
-    pub values: Values,
+    pub range: ValueRange,
 }
 
 /// Which floating-point values an image may hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Values {
+pub enum ValueRange {
     /// [0, 1], for images that are measured or serve as truth.
     #[default]
     Unit,
@@ -35,30 +39,41 @@ pub enum Values {
 /// Rounding of other programs may leave values this far outside [0, 1]; they are clamped.
 const SLACK: f32 = 1e-6;
 
+/// Of images in 0 to 255, the brightest pixel is brighter than this.
+const BRIGHT: f32 = 16.0;
+
 /// Loads grey or RGB images as `[B, C, H, W]` in [0, 1].
 ///
 /// `path` is a folder of PNG and JPEG files (in the order of their names), one such file, an idx file,
 /// plain or gzipped, an `.npy` array or an `.npz` archive (its first array that looks like images, or
-/// the one named by `file.npz:name`). Arrays are `[B,H,W]`, `[B,C,H,W]` or `[B,H,W,C]`. Bytes are divided
+/// the one named by `file.npz:name`). Only the images asked for are read. Arrays are `[B,H,W]`, `[B,C,H,W]` or `[B,H,W,C]`. Bytes are divided
 /// by 255; floats must lie in [0, 1] already.
 pub fn load_images(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Images> {
     let (path, array_name) = npz::split_name(path.as_ref());
     if path.is_dir() {
         return load_pictures(&path, &pictures::in_folder(&path)?, options);
     }
+    let bad = |reason: String| Error::bad_file(&path, reason);
     match (Kind::of(&path)?, array_name) {
         (Kind::Npz, name) => load_npz(&path, name.as_deref(), options),
-        (Kind::Npy, None) => from_array(&path, &npy::read(&path)?, options),
+        (Kind::Npy, None) => from_stream(&path, npy::stream(&path)?, None, options, bad),
         (Kind::Idx, None) => {
-            let idx::IdxArray { shape, data } = idx::read(&path)?;
-            let data = NpyData::U8(data);
-            from_array(&path, &NpyArray { shape, data }, options)
+            let (mut file, length) = open(&path)?;
+            let stream = idx::read_header(&mut file, length)
+                .and_then(|header| ArrayStream::new(header, file, Some(length)))
+                .map_err(bad)?;
+            from_stream(&path, stream, None, options, bad)
+        }
+        (Kind::Gzip, None) => {
+            let (file, length) = open(&path)?;
+            let mut file = MultiGzDecoder::new(file);
+            let stream = idx::read_header(&mut file, length.saturating_mul(MAX_INFLATION))
+                .and_then(|header| ArrayStream::new(header, file, None))
+                .map_err(bad)?;
+            from_stream(&path, stream, Some(MAX_INFLATED), options, bad)
         }
         (Kind::Picture, None) => load_pictures(&path, std::slice::from_ref(&path), options),
-        (_, Some(name)) => {
-            let reason = format!("is no .npz archive, so it has no array {name:?}");
-            Err(Error::bad_file(&path, reason))
-        }
+        (_, Some(name)) => Err(bad(format!("is no .npz archive, so it has no array {}", quoted(&name)))),
     }
 }
 
@@ -66,6 +81,8 @@ pub fn load_images(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Imag
 enum Kind {
     Picture,
     Idx,
+    /// An idx file, by all experience.
+    Gzip,
     Npy,
     Npz,
 }
@@ -79,7 +96,8 @@ impl Kind {
             .map_err(|e| Error::io(path, "read", e))?;
         match start.as_slice() {
             [0x89, b'P', b'N', b'G', ..] | [0xff, 0xd8, 0xff, ..] => Ok(Self::Picture),
-            [0, 0, 0x08..=0x0e, ..] | [0x1f, 0x8b, ..] => Ok(Self::Idx),
+            [0, 0, 0x08..=0x0e, ..] => Ok(Self::Idx),
+            [0x1f, 0x8b, ..] => Ok(Self::Gzip),
             [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Ok(Self::Npy),
             [b'P', b'K', 3, 4, ..] => Ok(Self::Npz),
             [] => Err(Error::bad_file(path, "is empty")),
@@ -116,52 +134,91 @@ fn load_pictures<P: AsRef<Path>>(source: &Path, paths: &[P], options: &LoadOptio
 
 fn load_npz(path: &Path, name: Option<&str>, options: &LoadOptions) -> Result<Images> {
     let mut archive = Npz::open(path)?;
+    let looks_like_images =
+        |header: &Header| !header.dtype.is_other_integer() && Layout::of(&header.shape, options.shape).is_ok();
     let name = match name {
         Some(name) => name.to_owned(),
-        None => archive
-            .entries()
-            .into_iter()
-            .find(|entry| entry.kind != 'i' && Layout::of(&entry.shape, options.shape).is_ok())
-            .map(|entry| entry.name)
-            .ok_or_else(|| {
-                let of_shape = options
-                    .shape
-                    .map_or(String::new(), |shape| format!(" of shape {shape}"));
-                let reason = format!("has no array of images{of_shape}: name one as file.npz:name");
-                Error::bad_file(path, reason)
-            })?,
+        None => archive.find(looks_like_images).ok_or_else(|| {
+            let of_shape = options
+                .shape
+                .map_or(String::new(), |shape| format!(" of shape {shape}"));
+            let reason = format!("has no array of images{of_shape}: name one as file.npz:name");
+            Error::bad_file(path, reason)
+        })?,
     };
-    from_array(path, &archive.read(&name)?, options)
+    let bad = |reason: String| Error::bad_file(path, format!("array {} {reason}", quoted(&name)));
+    let stream = archive.array(&name)?.map_err(bad)?;
+    from_stream(path, stream, Some(MAX_INFLATED), options, bad)
 }
 
-fn from_array(path: &Path, array: &NpyArray, options: &LoadOptions) -> Result<Images> {
-    let layout = Layout::of(&array.shape, options.shape).map_err(|e| Error::bad_file(path, e))?;
+/// Reads the chosen images and no others; `limit` is the most bytes they may take in memory.
+fn from_stream<R: Skip>(
+    path: &Path,
+    mut stream: ArrayStream<R>,
+    limit: Option<u64>,
+    options: &LoadOptions,
+    bad: impl Fn(String) -> Error,
+) -> Result<Images> {
+    let layout = Layout::of(&stream.header.shape, options.shape).map_err(&bad)?;
     let range = range(path, layout.count, options)?;
-    let mut planes = Vec::with_capacity(range.len() * layout.shape.len());
-    for index in range {
-        match &array.data {
-            NpyData::Bool(values) => {
-                layout.append(index, values, |v| f32::from(u8::from(v)), &mut planes);
-            }
-            NpyData::U8(values) => {
-                layout.append(index, values, |v| f32::from(v) / 255.0, &mut planes);
-            }
-            NpyData::F32(values) => layout.append(index, values, |v| v, &mut planes),
-            NpyData::F64(values) => layout.append(index, values, |v| v as f32, &mut planes),
-            NpyData::I64(_) => {
-                let reason = "holds wide integers: save images as uint8 (0 to 255) or as floats in [0, 1]";
-                return Err(Error::bad_file(path, reason));
-            }
+    let dtype = stream.header.dtype;
+    if dtype.is_other_integer() {
+        return Err(bad(format!(
+            "holds {dtype} values: save images as uint8 (0 to 255) or as floats in [0, 1]"
+        )));
+    }
+    let mut planes = room(range.len(), layout.shape, limit).map_err(&bad)?;
+    if stream.header.fortran_order {
+        // The values of one image are spread over the whole array.
+        let array = stream.read().map_err(&bad)?;
+        for index in range {
+            append(&layout, index, &array.data, &mut planes);
+        }
+    } else {
+        let n = layout.shape.len();
+        stream.skip(range.start * n).map_err(&bad)?;
+        for _ in range.clone() {
+            append(&layout, 0, &stream.values(n).map_err(&bad)?, &mut planes);
+        }
+        if range.end == layout.count {
+            stream.finish().map_err(&bad)?;
         }
     }
-    if matches!(array.data, NpyData::F32(_) | NpyData::F64(_)) {
-        check_values(&mut planes, options.values).map_err(|e| Error::bad_file(path, e))?;
+    if dtype.kind == 'f' {
+        check_values(&mut planes, options.range).map_err(&bad)?;
     }
     Ok(Images::new(layout.shape, planes))
 }
 
+/// Memory for so many images, if they stay below the limit.
+fn room(count: usize, shape: ImageShape, limit: Option<u64>) -> Result<Vec<f32>, String> {
+    let values = count.saturating_mul(shape.len());
+    let bytes = (values as u64).saturating_mul(size_of::<f32>() as u64);
+    if let Some(limit) = limit.filter(|&limit| bytes > limit) {
+        return Err(format!(
+            "is compressed, and {count} of its images would take {} MiB; the limit is {} MiB: take fewer of them",
+            bytes >> 20,
+            limit >> 20
+        ));
+    }
+    let mut planes = Vec::new();
+    reserve(&mut planes, values)?;
+    Ok(planes)
+}
+
+/// Appends image `index` of `values` to `planes`: bytes are divided by 255.
+fn append(layout: &Layout, index: usize, values: &NpyData, planes: &mut Vec<f32>) {
+    match values {
+        NpyData::Bool(values) => layout.append(index, values, |v| f32::from(u8::from(v)), planes),
+        NpyData::U8(values) => layout.append(index, values, |v| f32::from(v) / 255.0, planes),
+        NpyData::I64(values) => layout.append(index, values, |v| v as f32, planes),
+        NpyData::F32(values) => layout.append(index, values, |v| v, planes),
+        NpyData::F64(values) => layout.append(index, values, |v| v as f32, planes),
+    }
+}
+
 /// Refuses the ranges other programs use, because a wrong one looks almost right until the results are bad.
-fn check_values(values: &mut [f32], allowed: Values) -> Result<(), String> {
+fn check_values(values: &mut [f32], allowed: ValueRange) -> Result<(), String> {
     let (mut least, mut greatest) = (f32::INFINITY, f32::NEG_INFINITY);
     let (mut finite, mut far_outside) = (true, 0);
     for &value in values.iter() {
@@ -171,20 +228,20 @@ fn check_values(values: &mut [f32], allowed: Values) -> Result<(), String> {
         far_outside += usize::from(value.is_finite() && !(-0.5..=1.5).contains(&value));
     }
     let in_range = match allowed {
-        Values::Unit if !finite => return Err("holds NaN or infinite values".into()),
-        Values::Unit => least >= -SLACK && greatest <= 1.0 + SLACK,
+        ValueRange::Unit if !finite => return Err("holds NaN or infinite values".into()),
+        ValueRange::Unit => least >= -SLACK && greatest <= 1.0 + SLACK,
         // A sampler overshoots in a few pixels; images in [−1, 1] or 0..255 lie outside in many.
-        Values::Estimate => far_outside * 20 <= values.len(),
+        ValueRange::Estimate => far_outside * 20 <= values.len(),
     };
     if in_range {
-        if allowed == Values::Unit {
+        if allowed == ValueRange::Unit {
             values.iter_mut().for_each(|value| *value = value.clamp(0.0, 1.0));
         }
         return Ok(());
     }
     let advice = if least >= -1.0 - SLACK && greatest <= 1.0 + SLACK {
         "they look like [-1, 1]: save (x + 1) / 2"
-    } else if least >= 0.0 && greatest <= 255.0 {
+    } else if least >= 0.0 && (BRIGHT..=255.0).contains(&greatest) {
         "they look like 0 to 255: divide by 255 or save as uint8"
     } else {
         "rescale or clip them"

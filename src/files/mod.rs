@@ -1,14 +1,16 @@
 //! Reading the files people bring, and writing files that appear whole or not at all.
 
+mod array;
 pub mod atomic;
-pub mod idx;
+mod idx;
 pub mod images;
 mod layout;
 pub mod npy;
 mod npy_header;
-pub mod npz;
+mod npz;
 mod pictures;
 pub mod safetensors;
+pub(crate) mod torch;
 
 use std::fs::File;
 use std::io::BufReader;
@@ -17,7 +19,7 @@ use std::path::Path;
 use crate::{Error, Result};
 
 pub use atomic::write_atomically;
-pub use images::{LoadOptions, Values, load_images};
+pub use images::{LoadOptions, ValueRange, load_images};
 pub use npy::{NpyArray, NpyData};
 
 /// Deflate cannot expand its input by more than this, so a greater claim is a lie.
@@ -44,4 +46,21 @@ fn open(path: &Path) -> Result<(BufReader<File>, u64)> {
         return Err(Error::bad_file(path, "is not a regular file"));
     }
     Ok((BufReader::new(file), metadata.len()))
+}
+
+/// A name from the file, fit for a message: on one line and not too long.
+pub(crate) fn quoted(name: &str) -> String {
+    const LONGEST: usize = 80;
+    let mut text: String = name.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    if name.chars().nth(LONGEST).is_some() {
+        text.push('…');
+    }
+    format!("`{text}`")
+}
+
+/// Makes room for so many more elements, or says that there is none: a file's word is no reason to abort.
+fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<(), String> {
+    values
+        .try_reserve(additional)
+        .map_err(|_| format!("holds {additional} values, which do not fit into memory"))
 }

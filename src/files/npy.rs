@@ -1,11 +1,13 @@
 //! NumPy's `.npy` arrays: versions 1 to 3, both byte orders, C and Fortran order.
 
 use std::borrow::Cow;
-use std::io::Read;
+use std::fs::File;
+use std::io::{BufReader, Read};
 use std::path::Path;
 
-use super::npy_header::{Header, shape_text};
-use super::{open, write_atomically};
+use super::array::{ArrayStream, unreadable};
+use super::npy_header::{Dtype, Header};
+use super::{open, reserve, write_atomically};
 use crate::{Error, Result};
 
 /// An array in C order, whatever order the file had.
@@ -52,50 +54,34 @@ impl NpyArray {
 /// Reads the `.npy` file at `path`.
 pub fn read(path: impl AsRef<Path>) -> Result<NpyArray> {
     let path = path.as_ref();
+    let array = stream(path)?.read();
+    array.map_err(|reason| Error::bad_file(path, reason))
+}
+
+/// The `.npy` file at `path`, its values still to be read.
+pub(super) fn stream(path: &Path) -> Result<ArrayStream<BufReader<File>>> {
     let (mut file, length) = open(path)?;
-    read_array(&mut file, length).map_err(|reason| Error::bad_file(path, reason))
+    Header::read(&mut file)
+        .and_then(|header| ArrayStream::new(header, file, Some(length)))
+        .map_err(|reason| Error::bad_file(path, reason))
 }
 
-/// Reads one array from a stream of `length` bytes; the error is the reason in words.
-///
-/// The length is compared with the header's shape before anything is allocated.
-pub(super) fn read_array(reader: &mut impl Read, length: u64) -> Result<NpyArray, String> {
-    let header = Header::read(reader)?;
-    let count = header.count()?;
-    let expected = header.length as u64 + (count * header.dtype.size) as u64;
-    if length != expected {
-        let shape = shape_text(&header.shape);
-        return Err(format!(
-            "is {length} bytes long, but the {shape} array its header announces needs {expected}: \
-             the file is damaged, write it again"
-        ));
-    }
-    let data = read_data(reader, &header, count)?;
-    Ok(NpyArray {
-        data: if header.fortran_order {
-            data.into_c_order(&header.shape)
-        } else {
-            data
-        },
-        shape: header.shape,
-    })
-}
-
-fn read_data(reader: &mut impl Read, header: &Header, count: usize) -> Result<NpyData, String> {
+/// Reads `count` values; the error is the reason in words.
+pub(super) fn read_values(reader: &mut impl Read, dtype: Dtype, count: usize) -> Result<NpyData, String> {
     use half::f16;
-    let big = header.dtype.big_endian;
+    let big = dtype.big_endian;
     macro_rules! values {
         ($type:ty as $variant:ident, $widen:expr) => {
             NpyData::$variant(if big {
-                read_values(reader, count, |bytes| $widen(<$type>::from_be_bytes(bytes)))?
+                decoded(reader, count, |bytes| $widen(<$type>::from_be_bytes(bytes)))?
             } else {
-                read_values(reader, count, |bytes| $widen(<$type>::from_le_bytes(bytes)))?
+                decoded(reader, count, |bytes| $widen(<$type>::from_le_bytes(bytes)))?
             })
         };
     }
-    Ok(match (header.dtype.kind, header.dtype.size) {
-        ('b', 1) => NpyData::Bool(read_values(reader, count, |[byte]| byte != 0)?),
-        ('u', 1) => NpyData::U8(read_values(reader, count, |[byte]| byte)?),
+    Ok(match (dtype.kind, dtype.size) {
+        ('b', 1) => NpyData::Bool(decoded(reader, count, |[byte]| byte != 0)?),
+        ('u', 1) => NpyData::U8(decoded(reader, count, |[byte]| byte)?),
         ('i', 1) => values!(i8 as I64, i64::from),
         ('i', 2) => values!(i16 as I64, i64::from),
         ('u', 2) => values!(u16 as I64, i64::from),
@@ -109,24 +95,19 @@ fn read_data(reader: &mut impl Read, header: &Header, count: usize) -> Result<Np
     })
 }
 
-/// Reads `count` values of `N` bytes, a block at a time, so that no second copy of the array exists.
-fn read_values<const N: usize, T>(
+/// Decodes `count` values of `N` bytes, a block at a time, so that no second copy of the array exists.
+fn decoded<const N: usize, T>(
     reader: &mut impl Read,
     count: usize,
     decode: impl Fn([u8; N]) -> T,
 ) -> Result<Vec<T>, String> {
     const BLOCK: usize = 1 << 16;
     let mut values = Vec::new();
-    values
-        .try_reserve_exact(count)
-        .map_err(|_| format!("holds {count} values, which do not fit into memory"))?;
+    reserve(&mut values, count)?;
     let mut block = vec![0; BLOCK.min(count.saturating_mul(N))];
     while values.len() < count {
         let bytes = &mut block[..BLOCK.min((count - values.len()) * N)];
-        reader.read_exact(bytes).map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => "is truncated inside the values".into(),
-            _ => format!("cannot be read: {error}"),
-        })?;
+        reader.read_exact(bytes).map_err(|e| unreadable(&e))?;
         let (whole, _) = bytes.as_chunks::<N>();
         values.extend(whole.iter().map(|&bytes| decode(bytes)));
     }
@@ -134,19 +115,20 @@ fn read_values<const N: usize, T>(
 }
 
 impl NpyData {
-    fn into_c_order(self, shape: &[usize]) -> Self {
-        match self {
-            Self::Bool(values) => Self::Bool(c_order(shape, &values)),
-            Self::U8(values) => Self::U8(c_order(shape, &values)),
-            Self::I64(values) => Self::I64(c_order(shape, &values)),
-            Self::F32(values) => Self::F32(c_order(shape, &values)),
-            Self::F64(values) => Self::F64(c_order(shape, &values)),
-        }
+    /// Reorders the values of a Fortran-ordered array.
+    pub(super) fn into_c_order(self, shape: &[usize]) -> Result<Self, String> {
+        Ok(match self {
+            Self::Bool(values) => Self::Bool(c_order(shape, &values)?),
+            Self::U8(values) => Self::U8(c_order(shape, &values)?),
+            Self::I64(values) => Self::I64(c_order(shape, &values)?),
+            Self::F32(values) => Self::F32(c_order(shape, &values)?),
+            Self::F64(values) => Self::F64(c_order(shape, &values)?),
+        })
     }
 }
 
 /// Visits Fortran-ordered `values` with the last axis running fastest.
-fn c_order<T: Copy>(shape: &[usize], values: &[T]) -> Vec<T> {
+fn c_order<T: Copy>(shape: &[usize], values: &[T]) -> Result<Vec<T>, String> {
     let mut strides = Vec::with_capacity(shape.len());
     let mut stride = 1;
     for &side in shape {
@@ -155,7 +137,8 @@ fn c_order<T: Copy>(shape: &[usize], values: &[T]) -> Vec<T> {
     }
     let mut index = vec![0; shape.len()];
     let mut position = 0;
-    let mut ordered = Vec::with_capacity(values.len());
+    let mut ordered = Vec::new();
+    reserve(&mut ordered, values.len())?;
     for _ in 0..values.len() {
         ordered.push(values[position]);
         for axis in (0..shape.len()).rev() {
@@ -168,7 +151,7 @@ fn c_order<T: Copy>(shape: &[usize], values: &[T]) -> Vec<T> {
             index[axis] = 0;
         }
     }
-    ordered
+    Ok(ordered)
 }
 
 /// A type of value that can be written: f32, f64 and u8.

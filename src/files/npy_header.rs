@@ -20,6 +20,33 @@ pub(super) struct Dtype {
     pub big_endian: bool,
 }
 
+impl Dtype {
+    /// `u1`.
+    pub const BYTE: Self = Self {
+        kind: 'u',
+        size: 1,
+        big_endian: false,
+    };
+
+    /// Whether these are integers that are no bytes of a picture.
+    pub fn is_other_integer(self) -> bool {
+        self.kind == 'i' || (self.kind == 'u' && self.size > 1)
+    }
+}
+
+/// NumPy's name of the type: `int8`, `float32`, `bool`.
+impl std::fmt::Display for Dtype {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bits = 8 * self.size;
+        match self.kind {
+            'b' => f.write_str("bool"),
+            'u' => write!(f, "uint{bits}"),
+            'i' => write!(f, "int{bits}"),
+            _ => write!(f, "float{bits}"),
+        }
+    }
+}
+
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// Longer headers belong to structured types, which are refused anyway; NumPy itself stops at 10,000.
 const MAX_HEADER: usize = 1 << 16;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::Path;
 
-use half::f16;
-use safetensors::tensor::{Dtype, SafeTensors};
+use half::{bf16, f16};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::{Error, Result};
 
@@ -33,10 +33,14 @@ impl Values {
     }
 }
 
-/// Hands the bytes of the file to `parse`; what it refuses becomes the fault of the file.
-pub fn read<T>(path: &Path, parse: impl FnOnce(&Contents<'_>) -> Result<T>) -> Result<T> {
-    let bytes = super::map(path)?;
-    let parsed = Contents::parse(&bytes).and_then(|contents| parse(&contents));
+/// Hands the contents of the file to `parse`; what it refuses becomes the fault of the file.
+pub fn read<T>(path: &Path, parse: impl FnOnce(&TensorFile<'_>) -> Result<T>) -> Result<T> {
+    read_bytes(path, &super::map(path)?, parse)
+}
+
+/// The same for a file that is already in memory; `path` stands for it in messages.
+pub fn read_bytes<T>(path: &Path, bytes: &[u8], parse: impl FnOnce(&TensorFile<'_>) -> Result<T>) -> Result<T> {
+    let parsed = TensorFile::parse(bytes).and_then(|file| parse(&file));
     parsed.map_err(|e| Error::bad_file(path, one_line(&e.to_string())))
 }
 
@@ -48,12 +52,12 @@ fn one_line(message: &str) -> String {
 
 /// The tensors and the metadata of a file that holds together. All errors here are [`Error::Usage`],
 /// still without the file's name.
-pub struct Contents<'a> {
+pub struct TensorFile<'a> {
     tensors: SafeTensors<'a>,
-    metadata: HashMap<String, String>,
+    pub metadata: HashMap<String, String>,
 }
 
-impl<'a> Contents<'a> {
+impl<'a> TensorFile<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         let unreadable = |e| Error::usage(format!("not a whole safetensors file ({e}): copy it or make it again"));
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
@@ -71,12 +75,19 @@ impl<'a> Contents<'a> {
         self.tensors.tensor(name).is_ok()
     }
 
+    /// The shape of the tensor `name`, if there is one.
+    pub fn shape(&self, name: &str) -> Option<Vec<usize>> {
+        self.tensors.tensor(name).ok().map(|tensor| tensor.shape().to_vec())
+    }
+
+    fn tensor(&self, name: &str) -> Result<TensorView<'a>> {
+        let tensor = self.tensors.tensor(name);
+        tensor.map_err(|_| Error::usage(format!("there is no tensor `{name}`: add or rename it")))
+    }
+
     /// The tensor `name` of D dimensions, f32 or f64.
     pub fn values<const D: usize>(&self, name: &str) -> Result<([usize; D], Values)> {
-        let tensor = self
-            .tensors
-            .tensor(name)
-            .map_err(|_| Error::usage(format!("there is no tensor `{name}`: add or rename it")))?;
+        let tensor = self.tensor(name)?;
         let shape = <[usize; D]>::try_from(tensor.shape()).map_err(|_| {
             Error::usage(format!(
                 "tensor `{name}` has shape {:?}: it must have {D} dimensions",
@@ -86,13 +97,26 @@ impl<'a> Contents<'a> {
         let values = match tensor.dtype() {
             Dtype::F32 => Values::F32(from_bytes(tensor.data(), f32::from_le_bytes)),
             Dtype::F64 => Values::F64(from_bytes(tensor.data(), f64::from_le_bytes)),
-            other => {
-                return Err(Error::usage(format!(
-                    "tensor `{name}` is of type {other}: convert it to F32 or F64"
-                )));
-            }
+            other => return Err(wrong_type(name, other, "F32 or F64")),
         };
         Ok((shape, values))
+    }
+
+    /// The tensor `name` of any shape: f32, or f16 or bf16 widened to it.
+    pub fn widened(&self, name: &str) -> Result<Vec<f32>> {
+        let tensor = self.tensor(name)?;
+        let data = tensor.data();
+        match tensor.dtype() {
+            Dtype::F32 => Ok(from_bytes(data, f32::from_le_bytes)),
+            Dtype::F16 => Ok(from_bytes(data, |bytes| f16::from_le_bytes(bytes).to_f32())),
+            Dtype::BF16 => Ok(from_bytes(data, |bytes| bf16::from_le_bytes(bytes).to_f32())),
+            other => Err(wrong_type(name, other, "F32, F16 or BF16")),
+        }
+    }
+
+    /// The bytes of the tensor `name`, whatever they mean.
+    pub fn bytes(&self, name: &str) -> Result<&'a [u8]> {
+        Ok(self.tensor(name)?.data())
     }
 
     pub fn text(&self, key: &str) -> Option<&str> {
@@ -106,6 +130,10 @@ impl<'a> Contents<'a> {
         };
         self.text(key).map(parse).transpose()
     }
+}
+
+fn wrong_type(name: &str, found: Dtype, wanted: &str) -> Error {
+    Error::usage(format!("tensor `{name}` is of type {found}: convert it to {wanted}"))
 }
 
 /// The format checked that the length is a multiple of the size.
@@ -134,27 +162,74 @@ impl<'a> Tensor<'a> {
 /// The values of a tensor to write, in C order.
 #[derive(Clone, Copy)]
 pub enum Slice<'a> {
+    /// Bytes of any type
+    Raw(Dtype, &'a [u8]),
+    U32(&'a [u32]),
     F16(&'a [f16]),
     F32(&'a [f32]),
     F64(&'a [f64]),
 }
 
-impl Slice<'_> {
-    fn dtype(&self) -> &'static str {
-        match self {
+impl<'a> Slice<'a> {
+    /// Bytes that mean nothing to anybody else.
+    pub fn bytes_of(bytes: &'a [u8]) -> Self {
+        Self::Raw(Dtype::U8, bytes)
+    }
+
+    fn dtype(&self) -> String {
+        let name = match self {
+            Self::Raw(dtype, _) => return dtype.to_string(),
+            Self::U32(_) => "U32",
             Self::F16(_) => "F16",
             Self::F32(_) => "F32",
             Self::F64(_) => "F64",
-        }
+        };
+        name.to_owned()
     }
 
     fn bytes(&self) -> usize {
         match *self {
+            Self::Raw(_, v) => v.len(),
+            Self::U32(v) => size_of_val(v),
             Self::F16(v) => size_of_val(v),
             Self::F32(v) => size_of_val(v),
             Self::F64(v) => size_of_val(v),
         }
     }
+}
+
+/// A file with some tensors and some metadata replaced or added; everything else is copied as it is.
+///
+/// # Errors
+/// If `bytes` are no safetensors file.
+pub fn amended(bytes: &[u8], tensors: &[Tensor<'_>], metadata: &BTreeMap<&str, String>) -> Result<Vec<u8>> {
+    let old = TensorFile::parse(bytes)?;
+    let mut texts: BTreeMap<&str, String> = old
+        .metadata
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.clone()))
+        .collect();
+    texts.extend(metadata.iter().map(|(key, value)| (*key, value.clone())));
+    let mut names = old.names();
+    names.retain(|name| !tensors.iter().any(|tensor| tensor.name == *name));
+    names.sort_unstable();
+    let mut all = Vec::new();
+    for name in names {
+        let tensor = old.tensor(name)?;
+        all.push(Tensor::new(
+            name,
+            tensor.shape(),
+            Slice::Raw(tensor.dtype(), tensor.data()),
+        ));
+    }
+    all.extend(
+        tensors
+            .iter()
+            .map(|tensor| Tensor::new(tensor.name, &tensor.shape, tensor.values)),
+    );
+    let mut out = Vec::new();
+    write(&mut out, &all, &texts).expect("a vector takes everything");
+    Ok(out)
 }
 
 /// The header's length, the header as JSON, the tensors in the given order: put the wider types first, and every
@@ -175,6 +250,8 @@ pub fn write(out: &mut dyn Write, tensors: &[Tensor<'_>], metadata: &BTreeMap<&s
     out.write_all(&header)?;
     for tensor in tensors {
         match tensor.values {
+            Slice::Raw(_, v) => out.write_all(v)?,
+            Slice::U32(v) => write_values(out, v, |v| v.to_le_bytes())?,
             Slice::F16(v) => write_values(out, v, |v| v.to_le_bytes())?,
             Slice::F32(v) => write_values(out, v, |v| v.to_le_bytes())?,
             Slice::F64(v) => write_values(out, v, |v| v.to_le_bytes())?,

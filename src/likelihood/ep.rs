@@ -36,6 +36,13 @@ impl Ep {
             tau_f,
             start: self.start,
         });
+        // Where U is the identity, the eigenbasis is the one we are in.
+        let rotated = problem.is_rotated();
+        let (input, output) = if rotated {
+            (plan.temporary(Contents::F64(m)), plan.temporary(Contents::F64(m)))
+        } else {
+            (h_g, h_f)
+        };
         for _ in 0..self.iterations {
             plan.push(LikelihoodOp::EpMoments {
                 z,
@@ -43,19 +50,14 @@ impl Ep {
                 tau_f,
                 h_g,
                 tau_g,
+                live: None,
             });
-            // Where U is the identity, the eigenbasis is the one we are in.
-            let rotated = problem.is_rotated();
-            let (input, output) = if rotated {
-                let input = plan.temporary(Contents::F64(m));
+            if rotated {
                 plan.push(ProductOp::RotateIn {
                     input: h_g,
                     output: input,
                 });
-                (input, plan.temporary(Contents::F64(m)))
-            } else {
-                (h_g, h_f)
-            };
+            }
             plan.push(LikelihoodOp::EpSeparate {
                 level,
                 input,

@@ -4,10 +4,12 @@
 
 mod diag;
 mod ep;
+mod settled;
 
 pub use crate::plan::EpStart;
 pub use diag::Diag;
 pub use ep::Ep;
+pub use settled::SettledEp;
 
 use crate::plan::{Contents, PlanBuilder, ProductOp, TensorId};
 use crate::problem::Problem;

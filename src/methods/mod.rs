@@ -7,6 +7,7 @@ pub mod langevin;
 pub(crate) mod options;
 mod preset;
 mod score;
+pub mod turbo;
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ use crate::problem::Problem;
 use crate::{Error, Images, Result};
 
 /// All methods, in the order in which results are shown.
-pub const METHODS: [&dyn Kind; 2] = [&langevin::QCS_SGM, &langevin::QCS_SGM_PLUS];
+pub const METHODS: [&dyn Kind; 3] = [&langevin::QCS_SGM, &langevin::QCS_SGM_PLUS, &turbo::TURBO];
 
 /// The method that runs if none is named.
 pub const DEFAULT: &str = "ep";
@@ -33,6 +34,8 @@ pub const DEFAULT: &str = "ep";
 pub struct Flags {
     #[command(flatten, next_help_heading = "QCS-SGM and QCS-SGM+")]
     pub langevin: langevin::LangevinOptions,
+    #[command(flatten, next_help_heading = "Turbo")]
+    pub turbo: turbo::TurboOptions,
 }
 
 /// A method before it has settings.
@@ -198,12 +201,30 @@ pub struct Samples {
     pub diverged: Vec<Divergence>,
     /// Time it took, over all sessions of the run
     pub seconds: f64,
+    /// Where the method estimates the posterior mean itself
+    pub estimate: Option<Estimate>,
+}
+
+/// An estimate of the posterior mean, image by image.
+#[derive(Clone, Debug)]
+pub struct Estimate {
+    pub mean: Images,
+    /// Predicted root mean squared error per pixel
+    pub predicted_error: Vec<f64>,
+    /// Evaluations of the network that it took
+    pub evaluations: Vec<usize>,
+    /// EP's iterations
+    pub ep_iterations: Vec<usize>,
 }
 
 impl Samples {
-    /// The posterior mean of each image: its chains that did not diverge, averaged (all of them if every one did).
+    /// The posterior mean of each image: the method's own estimate, or its chains that did not diverge, averaged (all of
+    /// them if every one did).
     pub fn mean(&self) -> Images {
-        self.across_chains(|_, mean| mean)
+        match &self.estimate {
+            Some(estimate) => estimate.mean.clone(),
+            None => self.across_chains(|_, mean| mean),
+        }
     }
 
     /// The posterior standard deviation of each image (n − 1 in the denominator); `None` with a single chain.

@@ -1,8 +1,7 @@
 //! All images of a batch on one picture, unlabelled.
 
-use image::RgbImage;
-
 use super::canvas::Canvas;
+use super::picture::Picture;
 use super::png;
 use crate::Images;
 
@@ -11,7 +10,7 @@ const CELL: usize = 84;
 const GAP: u32 = 4;
 
 /// Draws the images row by row, `per_row` to a row. Panics if `per_row` is 0.
-pub fn contact_sheet(images: &Images, per_row: usize) -> RgbImage {
+pub fn contact_sheet(images: &Images, per_row: usize) -> Picture {
     assert!(per_row > 0, "a row holds at least one image");
     let (shape, count) = (images.shape, images.count());
     let side = shape.height.max(shape.width);

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use image::RgbImage;
-
 use super::canvas::{Align, Area, Canvas, HAIRLINE, MUTED};
 use super::legend::{BAR_WIDTH, ColourBar, Label};
+use super::picture::Picture;
 use super::series::{GAP, Series};
 use super::{font, png};
 use crate::Result;
@@ -50,11 +49,11 @@ impl<'a> Grid<'a> {
 
     /// Draws the picture and writes it as PNG.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
-        png::write_picture(path, &self.render().into())
+        png::write_picture(path, &self.render())
     }
 
     /// Draws the picture.
-    pub fn render(&self) -> RgbImage {
+    pub fn render(&self) -> Picture {
         let in_columns = self.count() <= MOST_IN_COLUMN;
         let target = if in_columns { CELL_IN_COLUMN } else { CELL_IN_ROW };
         let strips: Vec<Strip> = self.series.iter().map(|one| Strip::of(one, target)).collect();
@@ -69,7 +68,7 @@ impl<'a> Grid<'a> {
         self.series[0].images.count()
     }
 
-    fn render_rows(&self, strips: &[Strip]) -> RgbImage {
+    fn render_rows(&self, strips: &[Strip]) -> Picture {
         let pitch = most(strips, Strip::cell_width) + GAP;
         let bands = self.count().div_ceil(PER_BAND) as u32;
         let across = self.count().min(PER_BAND) as u32;
@@ -101,7 +100,7 @@ impl<'a> Grid<'a> {
         canvas.0
     }
 
-    fn render_columns(&self, strips: &[Strip]) -> RgbImage {
+    fn render_columns(&self, strips: &[Strip]) -> Picture {
         let width = most(strips, Strip::cell_width).max(most(strips, Strip::legend_width));
         let pitch = width + 2 * GAP;
         let header = most(strips, |strip| strip.label.height());
@@ -134,7 +133,7 @@ fn most<'a>(strips: &[Strip<'a>], measure: impl Fn(&Strip<'a>) -> u32) -> u32 {
 /// A series in colours, with the sizes its drawing needs.
 struct Strip<'a> {
     series: &'a Series<'a>,
-    pictures: Vec<RgbImage>,
+    pictures: Vec<Picture>,
     bar: Option<ColourBar>,
     label: Label,
     factor: u32,

@@ -1,6 +1,6 @@
 //! A perceptual heat map from black through violet and orange to pale yellow.
 
-use image::Rgb;
+use super::picture::Colour;
 
 /// Matplotlib's "inferno" at nine evenly spaced values; between them it is close to linear.
 const STOPS: [[u8; 3]; 9] = [
@@ -16,15 +16,15 @@ const STOPS: [[u8; 3]; 9] = [
 ];
 
 /// The colour of a value; outside [0, 1] that of the nearest end, NaN as 0.
-pub(super) fn colour(value: f32) -> Rgb<u8> {
+pub(super) fn colour(value: f32) -> Colour {
     let position = value.clamp(0.0, 1.0) * (STOPS.len() - 1) as f32;
     // A cast takes NaN to 0.
     let below = (position as usize).min(STOPS.len() - 2);
     let share = (position - below as f32).max(0.0);
-    Rgb(std::array::from_fn(|channel| {
+    std::array::from_fn(|channel| {
         let (low, high) = (STOPS[below][channel], STOPS[below + 1][channel]);
         (f32::from(low) + share * (f32::from(high) - f32::from(low))).round() as u8
-    }))
+    })
 }
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn lightness_rises_with_the_value() {
         let lightness = |value: f32| {
-            let Rgb([r, g, b]) = colour(value);
+            let [r, g, b] = colour(value);
             0.2126 * f32::from(r) + 0.7152 * f32::from(g) + 0.0722 * f32::from(b)
         };
         for step in 0..100 {
@@ -44,8 +44,8 @@ mod tests {
 
     #[test]
     fn values_outside_the_range_take_the_ends() {
-        assert_eq!(colour(-3.0), Rgb(STOPS[0]));
-        assert_eq!(colour(f32::NAN), Rgb(STOPS[0]));
-        assert_eq!(colour(7.0), Rgb(STOPS[8]));
+        assert_eq!(colour(-3.0), STOPS[0]);
+        assert_eq!(colour(f32::NAN), STOPS[0]);
+        assert_eq!(colour(7.0), STOPS[8]);
     }
 }

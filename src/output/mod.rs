@@ -6,11 +6,13 @@ mod font;
 mod grid;
 mod heat;
 mod legend;
+mod picture;
 pub mod png;
 mod report;
 mod series;
 
 pub use contact_sheet::contact_sheet;
 pub use grid::Grid;
+pub use picture::{Colour, Picture};
 pub use report::{Diverged, ImageMetrics, MethodMetrics, Report};
 pub use series::{Series, Style};

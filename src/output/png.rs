@@ -1,24 +1,23 @@
 //! Images as PNG files.
 
+use std::io::Write;
 use std::path::Path;
 
-use image::codecs::png::PngEncoder;
-use image::{DynamicImage, GrayImage, ImageError, RgbImage};
+use png::{BitDepth, ColorType, Compression, Encoder, EncodingError, Filter};
 
+use super::picture::Picture;
 use crate::files::write_atomically;
 use crate::{Error, ImageShape, Images, Result};
 
 /// Writes one `[C, H, W]` image, grey or RGB, clamped to [0, 1] and rounded to 8 bits; NaN becomes black.
 pub fn write_image(path: impl AsRef<Path>, shape: ImageShape, image: &[f32]) -> Result<()> {
-    let picture = if shape.channels == 1 {
-        let bytes = image.iter().map(|&value| byte(value)).collect();
-        // The length is height × width by the shape.
-        let grey = GrayImage::from_raw(shape.width as u32, shape.height as u32, bytes);
-        DynamicImage::from(grey.expect("an image has its shape"))
-    } else {
-        to_rgb(shape, image).into()
-    };
-    write_picture(path, &picture)
+    if shape.channels == 1 {
+        assert_eq!(image.len(), shape.len(), "an image has its shape");
+        let bytes: Vec<u8> = image.iter().map(|&value| byte(value)).collect();
+        let size = (shape.width as u32, shape.height as u32);
+        return write(path.as_ref(), size, ColorType::Grayscale, &bytes);
+    }
+    write_picture(path, &to_rgb(shape, image))
 }
 
 /// Writes every image into `folder`, as `0000.png`, `0001.png`, …, so that their names sort as they do.
@@ -33,28 +32,58 @@ pub fn write_images(folder: impl AsRef<Path>, images: &Images) -> Result<()> {
 }
 
 /// Writes a finished picture.
-pub fn write_picture(path: impl AsRef<Path>, picture: &DynamicImage) -> Result<()> {
+pub fn write_picture(path: impl AsRef<Path>, picture: &Picture) -> Result<()> {
+    let size = (picture.width(), picture.height());
+    write(path.as_ref(), size, ColorType::Rgb, picture.pixels().as_flattened())
+}
+
+/// Refuses a name that promises a picture of another kind than PNG.
+///
+/// # Errors
+/// [`Error::Usage`] naming the file and what to call it.
+pub fn check_name(path: impl AsRef<Path>) -> Result<()> {
+    const OTHERS: [&str; 9] = ["jpg", "jpeg", "gif", "bmp", "tif", "tiff", "webp", "pdf", "svg"];
     let path = path.as_ref();
-    write_atomically(path, |w| {
-        picture
-            .write_with_encoder(PngEncoder::new(w))
-            .map_err(|error| match error {
-                ImageError::IoError(source) => Error::io(path, "write", source),
-                other => Error::Failed(format!("{}: cannot write: {other}", path.display())),
-            })
+    let promises = |kind: &&str| path.extension().is_some_and(|name| name.eq_ignore_ascii_case(kind));
+    match OTHERS.iter().find(|kind| promises(kind)) {
+        None => Ok(()),
+        Some(_) => Err(Error::usage(format!(
+            "{}: pictures are written as PNG: call it {}",
+            path.display(),
+            path.with_extension("png").display()
+        ))),
+    }
+}
+
+fn write(path: &Path, size: (u32, u32), colour: ColorType, bytes: &[u8]) -> Result<()> {
+    check_name(path)?;
+    write_atomically(path, |out| {
+        encode(out, size, colour, bytes).map_err(|error| match error {
+            EncodingError::IoError(source) => Error::io(path, "write", source),
+            other => Error::Failed(format!("{}: cannot write: {other}", path.display())),
+        })
     })
 }
 
+fn encode(out: &mut dyn Write, size: (u32, u32), colour: ColorType, bytes: &[u8]) -> Result<(), EncodingError> {
+    let mut encoder = Encoder::new(out, size.0, size.1);
+    encoder.set_color(colour);
+    encoder.set_depth(BitDepth::Eight);
+    encoder.set_compression(Compression::Fast);
+    encoder.set_filter(Filter::Adaptive);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(bytes)?;
+    writer.finish()
+}
+
 /// The picture of a grey or RGB image. Panics if it has another number of channels.
-pub(super) fn to_rgb(shape: ImageShape, image: &[f32]) -> RgbImage {
+pub(super) fn to_rgb(shape: ImageShape, image: &[f32]) -> Picture {
     assert!(matches!(shape.channels, 1 | 3), "pictures are grey or RGB");
     assert_eq!(image.len(), shape.len(), "an image has its shape");
     let plane = shape.height * shape.width;
-    RgbImage::from_fn(shape.width as u32, shape.height as u32, |x, y| {
+    Picture::from_fn(shape.width as u32, shape.height as u32, |x, y| {
         let pixel = y as usize * shape.width + x as usize;
-        image::Rgb(std::array::from_fn(|channel| {
-            byte(image[channel % shape.channels * plane + pixel])
-        }))
+        std::array::from_fn(|channel| byte(image[channel % shape.channels * plane + pixel]))
     })
 }
 

@@ -24,6 +24,13 @@ pub struct ImageMetrics {
     /// Share of measurements whose cell holds A·x.
     #[serde(serialize_with = "number::serialize_option")]
     pub consistency: Option<f64>,
+    /// Root mean squared error per pixel that the method itself predicts, where it does.
+    #[serde(serialize_with = "number::serialize_option")]
+    pub predicted_error: Option<f64>,
+    /// Evaluations of the network, where they differ from image to image.
+    pub evaluations: Option<usize>,
+    /// EP's iterations, likewise.
+    pub ep_iterations: Option<usize>,
 }
 
 /// Mean ± standard error of each metric over a method's images.
@@ -35,6 +42,9 @@ pub struct MethodMetrics {
     pub psnr: Option<Summary>,
     pub ssim: Option<Summary>,
     pub consistency: Option<Summary>,
+    pub predicted_error: Option<Summary>,
+    pub evaluations: Option<Summary>,
+    pub ep_iterations: Option<Summary>,
     /// Wall-clock time of the method on all images.
     pub seconds: Option<f64>,
 }
@@ -82,6 +92,9 @@ impl Report {
                     psnr: summary(|image| image.psnr),
                     ssim: summary(|image| image.ssim),
                     consistency: summary(|image| image.consistency),
+                    predicted_error: summary(|image| image.predicted_error),
+                    evaluations: summary(|image| image.evaluations.map(|n| n as f64)),
+                    ep_iterations: summary(|image| image.ep_iterations.map(|n| n as f64)),
                     seconds: seconds.iter().find(|(timed, _)| *timed == name).map(|timed| timed.1),
                 }
             })
@@ -107,12 +120,13 @@ impl Report {
 
     /// Writes one row per image and method as CSV; the summaries are in the JSON file only.
     pub fn write_csv(&self, path: impl AsRef<Path>) -> Result<()> {
-        let mut text = String::from("index,method,psnr,ssim,consistency\n");
+        let mut text = String::from("index,method,psnr,ssim,consistency,predicted_error,evaluations,ep_iterations\n");
         for image in &self.images {
-            let metrics =
-                [image.psnr, image.ssim, image.consistency].map(|metric| metric.map_or(String::new(), number::text));
+            let metrics = [image.psnr, image.ssim, image.consistency, image.predicted_error];
+            let metrics = metrics.map(|metric| metric.map_or(String::new(), number::text));
+            let counts = [image.evaluations, image.ep_iterations].map(|n| n.map_or(String::new(), |n| n.to_string()));
             let method = quoted(&image.method);
-            text += &format!("{},{method},{}\n", image.index, metrics.join(","));
+            text += &format!("{},{method},{},{}\n", image.index, metrics.join(","), counts.join(","));
         }
         write_text(path.as_ref(), &text)
     }

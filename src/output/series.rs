@@ -1,8 +1,7 @@
 //! One row or column of the grid: what it shows, and its values turned into colours.
 
-use image::RgbImage;
-
 use super::legend::ColourBar;
+use super::picture::Picture;
 use super::{font, heat, png};
 use crate::Images;
 
@@ -43,7 +42,7 @@ impl Series<'_> {
     }
 
     /// Every image in colours and, for a heat map, the scale they share.
-    pub(super) fn pictures(&self) -> (Vec<RgbImage>, Option<ColourBar>) {
+    pub(super) fn pictures(&self) -> (Vec<Picture>, Option<ColourBar>) {
         match self.style {
             Style::Intensity => {
                 let picture = |image| png::to_rgb(self.images.shape, image);
@@ -65,9 +64,9 @@ impl Series<'_> {
         (0..plane).map(|pixel| sum(pixel) / shape.channels as f32).collect()
     }
 
-    fn heat_map(&self, values: &[f32], greatest: f32) -> RgbImage {
+    fn heat_map(&self, values: &[f32], greatest: f32) -> Picture {
         let shape = self.images.shape;
-        RgbImage::from_fn(shape.width as u32, shape.height as u32, |x, y| {
+        Picture::from_fn(shape.width as u32, shape.height as u32, |x, y| {
             heat::colour(values[y as usize * shape.width + x as usize] / greatest)
         })
     }

@@ -11,6 +11,7 @@ mod ops;
 pub use builder::PlanBuilder;
 pub use ops::{
     Activation, Conv, Cost, EpStart, GammaRule, LikelihoodOp, NetworkOp, Op, Operands, Packing, ProductOp, SamplerOp,
+    Sites, TurboOp,
 };
 
 /// Index of a tensor of the plan.
@@ -179,7 +180,12 @@ impl Plan {
 
     /// Whether an op reads the spectrum of A. The diagonal method has none, and factorising A·Aᵀ can take a minute.
     pub fn needs_spectrum(&self) -> bool {
-        self.rotates() || self.has(|op| matches!(op, Op::Likelihood(op) if op.needs_spectrum()))
+        let reads = |op: &Op| match op {
+            Op::Likelihood(op) => op.needs_spectrum(),
+            Op::Turbo(op) => op.needs_spectrum(),
+            Op::Network(_) | Op::Product(_) | Op::Sampler(_) => false,
+        };
+        self.rotates() || self.has(reads)
     }
 
     /// The weights that the ops of all programs compute with, each once, in the order of the ops.

@@ -1,6 +1,7 @@
 //! The prior: a score network behind one door, its weights, and what its file says of it.
 
 pub mod convert;
+mod denoiser;
 mod file;
 mod ncsnv2;
 mod schedule;
@@ -11,8 +12,9 @@ use std::path::PathBuf;
 
 use qcs_kernels::philox::{Domain, Stream};
 
-use crate::ImageShape;
 use crate::plan::{Contents, Op, Param, PlanBuilder, Target, TensorId};
+use crate::{ImageShape, Result};
+pub use denoiser::Denoiser;
 pub use ncsnv2::Ncsnv2;
 pub use schedule::Schedule;
 
@@ -37,8 +39,12 @@ pub struct Prior {
     pub schedule: Option<Schedule>,
     /// The file's metadata, as written by whoever trained it: what it advises a method, too.
     pub metadata: HashMap<String, String>,
+    /// What it knows of itself as a denoiser, where that was measured.
+    denoiser: Option<Denoiser>,
     /// Weights by checkpoint key, in f32.
     weights: HashMap<String, Vec<f32>>,
+    /// The vectors of the denoiser, by the names that plans have for them.
+    vectors: HashMap<String, Vec<f32>>,
 }
 
 impl Prior {
@@ -61,7 +67,9 @@ impl Prior {
             source: PathBuf::from("the model"),
             schedule,
             metadata: HashMap::new(),
+            denoiser: None,
             weights,
+            vectors: HashMap::new(),
         }
     }
 
@@ -109,7 +117,22 @@ impl Prior {
     ///
     /// Panics for a name that is not the network's.
     pub fn weight(&self, name: &str) -> &[f32] {
-        &self.weights[name]
+        self.weights.get(name).unwrap_or_else(|| &self.vectors[name])
+    }
+
+    pub fn denoiser(&self) -> Option<&Denoiser> {
+        self.denoiser.as_ref()
+    }
+
+    /// The same prior, knowing this of itself.
+    ///
+    /// # Errors
+    /// As [`Denoiser::check`].
+    pub fn with_denoiser(mut self, denoiser: Denoiser) -> Result<Self> {
+        denoiser.check(self.image())?;
+        self.vectors = denoiser.params();
+        self.denoiser = Some(denoiser);
+        Ok(self)
     }
 
     pub fn parameter_count(&self) -> usize {

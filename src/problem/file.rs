@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Cells, Matrix, Origin, Problem, Quantiser, Spectrum, Values};
 use crate::error::{Error, Result};
-use crate::files::safetensors::{self, Contents, Slice, Tensor};
+use crate::files::safetensors::{self, Slice, Tensor, TensorFile};
 use crate::files::write_atomically;
 use crate::images::{ImageShape, Images};
 
@@ -104,7 +104,7 @@ impl Matrix {
     }
 }
 
-fn parse(file: &Contents<'_>) -> Result<Problem> {
+fn parse(file: &TensorFile<'_>) -> Result<Problem> {
     let ([m, n], a) = file.values("A")?;
     let ([b, m_lower], lower) = file.values("lower")?;
     let ([b_upper, m_upper], upper) = file.values("upper")?;
@@ -142,7 +142,7 @@ fn parse(file: &Contents<'_>) -> Result<Problem> {
     Ok(problem)
 }
 
-fn shape(file: &Contents<'_>) -> Result<Option<ImageShape>> {
+fn shape(file: &TensorFile<'_>) -> Result<Option<ImageShape>> {
     let Some(text) = file.text("shape") else {
         return Ok(None);
     };
@@ -153,7 +153,7 @@ fn shape(file: &Contents<'_>) -> Result<Option<ImageShape>> {
 
 /// The cells are what counts: `bits` without the `step` they need describe no quantiser, and
 /// none is recorded.
-fn quantiser(file: &Contents<'_>) -> Result<Option<Quantiser>> {
+fn quantiser(file: &TensorFile<'_>) -> Result<Option<Quantiser>> {
     let step = file.number::<f64>("step")?;
     match file.number::<u8>("bits")? {
         Some(1) => Ok(Some(Quantiser::Sign)),
@@ -162,7 +162,7 @@ fn quantiser(file: &Contents<'_>) -> Result<Option<Quantiser>> {
     }
 }
 
-fn truth(file: &Contents<'_>) -> Result<Images> {
+fn truth(file: &TensorFile<'_>) -> Result<Images> {
     let ([b, channels, height, width], values) = file.values("truth")?;
     if b == 0 || channels == 0 || height == 0 || width == 0 {
         return Err(Error::usage("tensor `truth` is empty"));
@@ -170,7 +170,7 @@ fn truth(file: &Contents<'_>) -> Result<Images> {
     Ok(Images::new(ImageShape::new(channels, height, width), values.into_f32()))
 }
 
-fn spectrum(file: &Contents<'_>) -> Result<Option<Spectrum>> {
+fn spectrum(file: &TensorFile<'_>) -> Result<Option<Spectrum>> {
     if !file.has("eigenvalues") {
         return Ok(None);
     }

@@ -1,12 +1,12 @@
 //! The state of an unfinished run: enough to continue to the same bits, because noise is keyed by state and step.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::{Deserialize, Serialize};
 
 use super::fingerprint;
+use crate::files::safetensors::{self, Slice, Tensor, TensorFile};
 use crate::methods::{BatchPlan, Left};
 use crate::{Error, Result};
 
@@ -104,17 +104,18 @@ impl Checkpoint {
             seconds: self.left.seconds,
         });
         let header = header.expect("plain numbers");
-        let metadata = HashMap::from([
-            ("fingerprint".to_owned(), fingerprint.to_owned()),
-            ("checksum".to_owned(), checksum(&header, &tensors)),
-            ("header".to_owned(), header),
+        let metadata = BTreeMap::from([
+            ("fingerprint", fingerprint.to_owned()),
+            ("checksum", checksum(&header, &tensors)),
+            ("header", header),
         ]);
-        let views = tensors.iter().map(|(name, bytes)| {
-            let view = TensorView::new(Dtype::U8, vec![bytes.len()], bytes).expect("the shape is the data's");
-            (name, view)
-        });
-        let bytes = safetensors::serialize(views, Some(metadata)).expect("the names differ");
-        crate::files::write_atomically(path, |w| w.write_all(&bytes).map_err(|e| Error::io(path, "write", e)))
+        let tensors = tensors
+            .iter()
+            .map(|(name, bytes)| Tensor::new(name, &[bytes.len()], Slice::bytes_of(bytes)));
+        let tensors: Vec<Tensor<'_>> = tensors.collect();
+        crate::files::write_atomically(path, |out| {
+            safetensors::write(out, &tensors, &metadata).map_err(|e| Error::io(path, "write", e))
+        })
     }
 
     /// Reads a checkpoint of the run that `fingerprint` names.
@@ -124,17 +125,13 @@ impl Checkpoint {
     pub fn read(path: &Path, fingerprint: &str) -> Result<Self> {
         let bad = |reason: &str| Error::bad_file(path, format!("{reason}; start again without --resume"));
         let bytes = crate::files::map(path)?;
-        let (_, file) = SafeTensors::read_metadata(&bytes).map_err(|_| bad("not a whole checkpoint"))?;
-        let parsed = SafeTensors::deserialize(&bytes).map_err(|_| bad("not a whole checkpoint"))?;
-        let metadata = file.metadata().clone().unwrap_or_default();
-        let entry = |key: &str| metadata.get(key).ok_or_else(|| bad("not a checkpoint"));
+        let file = TensorFile::parse(&bytes).map_err(|_| bad("not a whole checkpoint"))?;
+        let entry = |key: &str| file.text(key).ok_or_else(|| bad("not a checkpoint"));
         if entry("fingerprint")? != fingerprint {
             return Err(bad("the checkpoint is of a run with other settings"));
         }
-        let tensors: BTreeMap<String, Vec<u8>> = parsed
-            .iter()
-            .map(|(name, view)| (name.to_owned(), view.data().to_vec()))
-            .collect();
+        let tensor = |name: &str| Ok((name.to_owned(), file.bytes(name)?.to_vec()));
+        let tensors: BTreeMap<String, Vec<u8>> = file.names().into_iter().map(tensor).collect::<Result<_>>()?;
         let text = entry("header")?;
         if *entry("checksum")?
             != checksum(

@@ -150,12 +150,33 @@ impl RunConfig {
     /// If the file cannot be read or is no configuration; the message names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
-        toml::from_str(&text).map_err(|e: toml::de::Error| {
+        let config: Self = toml::from_str(&text).map_err(|e: toml::de::Error| {
             let line = e
                 .span()
                 .map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
             Error::bad_file(path, format!("line {line}: {}", e.message().replace('\n', " ")))
-        })
+        })?;
+        config.check_names().map_err(|(name, reason)| {
+            let names = |line: &str| line.split('=').next().is_some_and(|key| key.contains(&name));
+            let line = text.lines().position(names).map_or(0, |line| line + 1);
+            Error::bad_file(path, format!("line {line}: {reason}"))
+        })?;
+        Ok(config)
+    }
+
+    /// Every method and setting is known and of its type; else what is not, and why.
+    fn check_names(&self) -> Result<(), (String, Error)> {
+        for key in &self.methods {
+            methods::find(key).map_err(|e| ("methods".to_owned(), e))?;
+        }
+        for (key, settings) in &self.settings {
+            let kind = methods::find(key).map_err(|e| (key.clone(), e))?;
+            for (name, value) in settings {
+                let one = Table::from_iter([(name.clone(), value.clone())]);
+                kind.over(&one, &Table::new()).map_err(|e| (name.clone(), e))?;
+            }
+        }
+        Ok(())
     }
 
     /// # Errors

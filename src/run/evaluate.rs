@@ -48,6 +48,9 @@ pub fn evaluate(
                 let (lower, upper) = problem.cells().image(index);
                 consistency(&problem.a().times(&x), lower, upper)
             }),
+            predicted_error: None,
+            evaluations: None,
+            ep_iterations: None,
         }
     };
     Ok((0..count).into_par_iter().map(metrics).collect())

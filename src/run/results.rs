@@ -35,8 +35,16 @@ impl Results {
         });
         let estimates: Vec<Images> = methods.iter().map(|m| m.samples.mean()).collect();
         let rows = methods.iter().zip(&estimates).flat_map(|(m, estimate)| {
-            evaluate(m.kind.key(), estimate, truth.as_ref(), Some(&run.problem))
-                .expect("the sampler has checked that its images fit the problem")
+            let mut rows = evaluate(m.kind.key(), estimate, truth.as_ref(), Some(&run.problem))
+                .expect("the driver has checked that its images fit the problem");
+            if let Some(own) = &m.samples.estimate {
+                for row in &mut rows {
+                    row.predicted_error = Some(own.predicted_error[row.index]);
+                    row.evaluations = Some(own.evaluations[row.index]);
+                    row.ep_iterations = Some(own.ep_iterations[row.index]);
+                }
+            }
+            rows
         });
         let seconds: Vec<(&str, f64)> = methods.iter().map(|m| (m.kind.key(), m.samples.seconds)).collect();
         let diverged = methods.iter().flat_map(|m| {
@@ -107,7 +115,12 @@ impl Results {
             let of_method = self.report.images.iter().filter(|image| image.method == key);
             let captions: Option<Vec<String>> = of_method
                 .take(images.count())
-                .map(|image| image.psnr.map(|psnr| format!("{psnr:.1} dB")))
+                .map(|image| match (image.psnr, image.predicted_error) {
+                    (Some(psnr), Some(error)) => Some(format!("{psnr:.1} dB, {error:.3}")),
+                    (Some(psnr), None) => Some(format!("{psnr:.1} dB")),
+                    (None, Some(error)) => Some(format!("error {error:.3}")),
+                    (None, None) => None,
+                })
                 .collect();
             series.push(Series {
                 title: one.kind.title().to_owned(),

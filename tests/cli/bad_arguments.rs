@@ -99,7 +99,7 @@ fn arguments_that_make_no_sense_are_usage_errors() {
         ),
         (
             "likelihood --problem problem.safetensors --x images.npy --beta 1 --method both --out g.npy",
-            "ep or diag",
+            "both",
         ),
         (
             "likelihood --problem problem.safetensors --x images.npy --beta 1 --ep-iters 0 --out g.npy",

@@ -11,18 +11,6 @@ use crate::{fixture, for_8x8};
 /// More than any file in these tests has a right to: they are all smaller than 20 MB.
 const LARGEST: usize = 100 << 20;
 
-/// A small generator of its own, so that a failure can be repeated.
-struct Xorshift(u64);
-
-impl Xorshift {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
-    }
-}
-
 /// Converts files made in memory, one after the other under one name.
 struct Victim {
     folder: tempfile::TempDir,
@@ -38,6 +26,8 @@ impl Victim {
     /// Whether the bytes are a checkpoint; if not, the complaint must be one line that names the file.
     fn accepts(&self, bytes: &[u8]) -> bool {
         let path = self.folder.path().join("a.pth");
+        // Some file systems flush a file that is written over to the disk, but not one that is new.
+        let _ = std::fs::remove_file(&path);
         std::fs::write(&path, bytes).unwrap();
         let Err(error) = convert(&path, Path::new("/dev/null"), &for_8x8()) else {
             return true;
@@ -99,34 +89,6 @@ fn a_checkpoint_with_any_byte_changed_never_panics() {
     small_files().into_iter().for_each(|file| survives(file, 5));
     survives(bytes_of("half_legacy.pth"), 8 * STRIDE + 1);
     survives(bytes_of("shadow_params_deflated.pth"), 8 * STRIDE + 1);
-    assert!(largest_allocation() < LARGEST);
-}
-
-#[test]
-fn a_mutated_checkpoint_never_panics() {
-    const ROUNDS: usize = 300;
-    let victim = Victim::new();
-    let mut random = Xorshift(0x2545_f491_4f6c_dd1d);
-    for name in ["list.pth", "list_legacy.pth", "helper_deflated.pth", "evil.pth"] {
-        let whole = bytes_of(name);
-        for _ in 0..ROUNDS {
-            let mut bytes = whole.clone();
-            for _ in 0..=random.below(6) {
-                let at = random.below(bytes.len());
-                let length = random.below(64).min(bytes.len() - at);
-                let repeated_part = bytes[at..at + length].to_vec();
-                match random.below(6) {
-                    0 => drop(bytes.drain(at..at + length)),
-                    1 => drop(bytes.splice(at..at, repeated_part)),
-                    2 => bytes[at] = 0xff,
-                    3 => bytes[at] = b"(.RQbcjhut]}"[random.below(12)],
-                    4 => bytes[at..at + length].reverse(),
-                    _ => bytes[at] ^= 1 << random.below(8),
-                }
-            }
-            victim.accepts(&bytes);
-        }
-    }
     assert!(largest_allocation() < LARGEST);
 }
 

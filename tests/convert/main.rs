@@ -4,6 +4,7 @@
 
 mod errors;
 mod hostile;
+#[path = "../hostile/memory.rs"]
 mod memory;
 
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use qcs::Images;
 use qcs::engine::cpu::CpuEngine;
 use qcs::methods::prior_score;
-use qcs::prior::convert::{Container, ConvertOptions, Converted, Precision, Weights, convert};
+use qcs::prior::convert::{Container, ConvertOptions, Converted, Weights, convert};
 use qcs::prior::{Prior, parameters};
 use safetensors::{Dtype, SafeTensors};
 
@@ -121,10 +122,8 @@ fn the_score_of_a_converted_checkpoint_equals_pytorchs_within_1e_4() {
     for name in WITH_EMA {
         let (_, prior) = converted(name, &for_8x8());
         let mut engine = CpuEngine::new(1);
-        let image = prior.image();
-        let score = prior_score(&mut engine, &prior, &Images::new(image, x.clone()), beta)
-            .unwrap()
-            .data;
+        let images = Images::new(prior.image(), x.clone());
+        let score = prior_score(&mut engine, &prior, &images, beta).unwrap().data;
         let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
         let pytorch = expected.values("score");
         let difference = norm(&mut score.iter().zip(&pytorch).map(|(&a, b)| f64::from(a) - b));
@@ -138,10 +137,7 @@ fn the_score_of_a_converted_checkpoint_equals_pytorchs_within_1e_4() {
 fn f16_halves_the_weights_and_keeps_the_levels() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("out.safetensors");
-    let options = ConvertOptions {
-        precision: Precision::F16,
-        ..for_8x8()
-    };
+    let options = ConvertOptions { f16: true, ..for_8x8() };
     convert(&fixture("list.pth"), &output, &options).unwrap();
     let bytes = std::fs::read(&output).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();

@@ -1,15 +1,10 @@
 //! `qcs` with the emulator as its CUDA driver.
 
-use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::{IMAGE, Place, Ran};
+use qcs_emulator::stand_in::{self, Library};
 
-/// The names under which the emulator stands in for NVIDIA's libraries.
-pub const DRIVER: &str = "libcuda.so.1";
-pub const BLAS: &str = "libcublas.so.12";
-pub const SOLVER: &str = "libcusolver.so.11";
-pub const NVTX: &str = "libnvToolsExt.so.1";
+use crate::support::{IMAGE, Place, Ran};
 
 /// A place whose commands find a GPU.
 pub struct Emulated {
@@ -19,24 +14,23 @@ pub struct Emulated {
 impl Emulated {
     /// With the images and the model of [`Place::new`], and the driver alone.
     pub fn new() -> Self {
-        Self::with(&[DRIVER])
+        Self::with(&[Library::Driver])
     }
 
     /// The same with these libraries.
-    pub fn with(libraries: &[&str]) -> Self {
-        let emulated = Self { place: Place::new() };
+    pub fn with(libraries: &[Library]) -> Self {
+        Self::at(Place::new(), libraries)
+    }
+
+    pub fn at(place: Place, libraries: &[Library]) -> Self {
+        let emulated = Self { place };
         emulated.link(libraries);
         emulated
     }
 
     /// Has the commands to come find these libraries and no others.
-    pub fn link(&self, libraries: &[&str]) {
-        let folder = self.place.path("lib");
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).unwrap();
-        for name in libraries {
-            std::os::unix::fs::symlink(library(), folder.join(name)).unwrap();
-        }
+    pub fn link(&self, libraries: &[Library]) {
+        stand_in::link(&self.place.path("lib"), libraries).unwrap();
     }
 
     /// `problem.safetensors`, and a model of so many levels.
@@ -51,7 +45,11 @@ impl Emulated {
     /// `qcs` in this place, with the emulator, which writes its statistics when the program ends.
     pub fn command(&self, line: &str, environment: &[(&str, &str)]) -> Command {
         let mut command = self.place.command(line);
-        self.emulate(&mut command).envs(environment.iter().copied());
+        command
+            .env_remove("QCS_DEVICE")
+            .env("QCS_EMU_STATS", self.place.path("stats.json"))
+            .envs(environment.iter().copied());
+        stand_in::search_first(&mut command, &self.place.path("lib"));
         command
     }
 
@@ -65,36 +63,8 @@ impl Emulated {
         ran
     }
 
-    /// One ignored test of this program, in a process of its own.
-    pub fn child(&self, test: &str, environment: &[(&str, &str)]) {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", test, "--ignored", "--nocapture"]);
-        let output = self
-            .emulate(&mut command)
-            .envs(environment.iter().copied())
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("1 passed"), "{text}");
-    }
-
-    fn emulate<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        command
-            .env_remove("QCS_DEVICE")
-            .env("LD_LIBRARY_PATH", self.place.path("lib"))
-            .env("QCS_EMU_STATS", self.place.path("stats.json"))
-    }
-
     /// What the last command asked of the device.
     pub fn stats(&self) -> serde_json::Value {
         serde_json::from_str(&self.place.text("stats.json")).unwrap()
     }
-}
-
-/// Cargo builds the emulator's shared library with these tests and puts it beside them.
-fn library() -> PathBuf {
-    let program = std::env::current_exe().unwrap();
-    let library = program.parent().unwrap().join("libqcs_emulator.so");
-    assert!(library.exists(), "{} is missing", library.display());
-    library
 }

@@ -1,16 +1,14 @@
 //! A device that cannot be used, or fails: one line that says why and what to do, and nothing lost.
 
+use qcs_emulator::stand_in::Library;
+
 use crate::emulated::Emulated;
 use crate::support::Place;
 
 const RUN: &str = "run problem.safetensors --model model.safetensors --out run --quiet";
 
 fn place() -> Emulated {
-    let emulated = Emulated::new();
-    emulated
-        .place
-        .succeeds("measure images.npy -o problem.safetensors -m 24 --bits 2 --step 0.5 --seed 7");
-    emulated
+    Emulated::at(Place::with_problem(), &[Library::Driver])
 }
 
 #[test]
@@ -29,21 +27,22 @@ fn every_way_to_have_no_gpu_is_one_line_with_the_reason_and_the_way_out() {
     let line = format!("{RUN} --device cuda:3");
     emulated.run(&line, &[]).refuses(&line, 5, &["cuda:3", "only 1 GPU"]);
 
-    let without = Place::with_problem();
+    emulated.link(&[]);
     let line = format!("{RUN} --device cuda");
-    without
-        .run(&line)
+    emulated
+        .run(&line, &[])
         .refuses(&line, 5, &["libcuda.so.1 was not found", "--device cpu"]);
 }
 
 #[test]
 fn without_a_driver_auto_is_the_cpu_and_with_one_it_says_which_gpu() {
-    let without = Place::with_problem();
     let engine = |json: serde_json::Value| json["machine"]["engine"].as_str().unwrap().to_owned();
     let info = "info --model model.safetensors --json";
-    assert!(engine(without.succeeds(info).json()).starts_with("CPU"));
-
     let emulated = place();
+    emulated.link(&[]);
+    assert!(engine(emulated.succeeds(info).json()).starts_with("CPU"));
+
+    emulated.link(&[Library::Driver]);
     let found = engine(emulated.succeeds(info).json());
     assert!(found.starts_with("cuda:0, qcs PTX emulator"), "{found}");
     assert!(found.contains("sm_80"), "{found}");
@@ -55,6 +54,33 @@ fn without_a_driver_auto_is_the_cpu_and_with_one_it_says_which_gpu() {
             .contains("computing on the CPU: the NVIDIA driver is too old"),
         "{}",
         ran.stderr
+    );
+}
+
+#[test]
+fn kernels_that_the_driver_refuses_come_with_what_its_compiler_says() {
+    let emulated = place();
+    let line = format!("{RUN} --device cuda");
+    let log = "ptxas application ptx input, line 12; error   : Illegal modifier '.xx'\nptxas fatal   : aborted";
+    let ran = emulated.run(&line, &[("QCS_EMU_JIT_ERROR", log)]);
+    ran.refuses(
+        &line,
+        5,
+        &[
+            "cuda:0: cannot load the kernels",
+            "INVALID_PTX",
+            "Illegal modifier '.xx'; ptxas fatal",
+        ],
+    );
+    let ran = emulated.run(&line, &[("QCS_EMU_NO_JIT", "1")]);
+    ran.refuses(
+        &line,
+        5,
+        &[
+            "JIT_COMPILER_NOT_FOUND",
+            "libnvidia-ptxjitcompiler.so.1",
+            "--device cpu",
+        ],
     );
 }
 

@@ -3,16 +3,17 @@
 use qcs::ImageShape;
 use qcs::files::npy;
 use qcs::problem::{Ensemble, Spectrum};
+use qcs_emulator::stand_in::Library::{self, Blas, Driver, Solver};
 use serde_json::Value;
 
-use crate::emulated::{BLAS, DRIVER, Emulated, SOLVER};
+use crate::emulated::Emulated;
 
 /// So many pixels that M can be large enough for cuBLAS.
 const IMAGE: ImageShape = ImageShape::new(3, 16, 16);
 const LARGE: usize = 520;
 
 /// Two images, their measurements by a Gaussian A, whose spectrum the problem file does not tell, and states `x.npy`.
-fn place(libraries: &[&str]) -> Emulated {
+fn place(libraries: &[Library]) -> Emulated {
     let emulated = Emulated::with(libraries);
     let pixel = |i: usize| 0.5 + 0.5 * ((i * i % 97) as f32 / 15.0).sin();
     let pixels: Vec<f32> = (0..2 * IMAGE.len()).map(pixel).collect();
@@ -55,7 +56,7 @@ fn uses(stats: &Value, function: &str) -> (u64, u64) {
 
 #[test]
 fn a_likelihood_score_is_the_cpus_with_and_without_the_libraries() {
-    let emulated = place(&[DRIVER, BLAS, SOLVER]);
+    let emulated = place(&[Driver, Blas, Solver]);
     let (cpu, _) = scores(&emulated, "--device cpu");
     let agrees = |other: &[f32], how: &str| {
         let error = difference(&cpu, other);
@@ -78,17 +79,13 @@ fn a_likelihood_score_is_the_cpus_with_and_without_the_libraries() {
     assert!(said.contains("cuSOLVER") && !said.contains("products"), "{said}");
     assert_eq!(uses(&emulated.stats(), "cublasDgemm_v2"), (1, 1), "A·Aᵀ only");
 
-    if nvidias_own() {
-        eprintln!("this machine has NVIDIA's own libraries: their absence cannot be tested");
-        return;
-    }
-    emulated.link(&[DRIVER, BLAS]);
+    emulated.link(&[Driver, Blas]);
     let (products, said) = scores(&emulated, "--device cuda");
     agrees(&products, "with cuBLAS only");
     let missing = "A·Aᵀ is factorised on the host: libcusolver was not found or does not load";
     assert!(said.contains(missing) && said.contains("by cuBLAS"), "{said}");
 
-    emulated.link(&[DRIVER]);
+    emulated.link(&[Driver]);
     let (neither, said) = scores(&emulated, "--device cuda");
     agrees(&neither, "without libraries");
     for missing in [
@@ -99,14 +96,9 @@ fn a_likelihood_score_is_the_cpus_with_and_without_the_libraries() {
     }
 }
 
-fn nvidias_own() -> bool {
-    // SAFETY: looks for the library and closes it again.
-    unsafe { cudarc::cublas::sys::is_culib_present() }
-}
-
 #[test]
 fn a_singular_value_that_squaring_would_lose_goes_through_the_decomposition_of_a_itself() {
-    let emulated = place(&[DRIVER, BLAS, SOLVER]);
+    let emulated = place(&[Driver, Blas, Solver]);
     // A = U·S·Vᵀ with singular values from 1 to 1e-7.
     let (m, n) = (24, IMAGE.len());
     let orthogonal = |size: usize, seed| {
@@ -141,7 +133,7 @@ fn a_singular_value_that_squaring_would_lose_goes_through_the_decomposition_of_a
 
 #[test]
 fn a_run_multiplies_by_cublas_inside_of_its_graph_on_every_gpu() {
-    let emulated = place(&[DRIVER, BLAS, SOLVER]);
+    let emulated = place(&[Driver, Blas, Solver]);
     emulated.place.model("rgb.safetensors", IMAGE, |_, metadata| {
         metadata.insert("num_classes".into(), "2".into());
     });
@@ -179,7 +171,7 @@ fn a_run_multiplies_by_cublas_inside_of_its_graph_on_every_gpu() {
 
 #[test]
 fn bench_compares_our_product_with_cublas() {
-    let emulated = Emulated::with(&[DRIVER, BLAS, SOLVER]);
+    let emulated = Emulated::with(&[Driver, Blas, Solver]);
     let line = "bench products --preset mnist --ngf 4 --batch 2 -m 40 -r 2 --warm-up 1 --json --quiet --device";
     let names = |flags: &str| {
         let ran = emulated.succeeds(&format!("{line} {flags}"));
@@ -197,8 +189,6 @@ fn bench_compares_our_product_with_cublas() {
     assert_eq!(uses(&emulated.stats(), "cublasDgemm_v2"), (1, 3));
     assert_eq!(names("cuda --no-cublas"), ["products"]);
     assert_eq!(names("cpu"), ["products"]);
-    if !nvidias_own() {
-        emulated.link(&[DRIVER]);
-        assert_eq!(names("cuda"), ["products"]);
-    }
+    emulated.link(&[Driver]);
+    assert_eq!(names("cuda"), ["products"]);
 }

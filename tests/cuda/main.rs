@@ -7,5 +7,7 @@ mod libraries;
 mod profile;
 mod run;
 mod several;
+#[path = "../small/mod.rs"]
+mod small;
 #[path = "../cli/support.rs"]
 mod support;

@@ -1,14 +1,15 @@
 //! `--profile`: what a profiler is told, and that nothing else changes.
 
+use qcs_emulator::stand_in::Library;
 use serde_json::Value;
 
-use crate::emulated::{DRIVER, Emulated, NVTX};
+use crate::emulated::Emulated;
 
 const RUN: &str = "run problem.safetensors --model three.safetensors --count 2 --steps-per-level 2 --quiet";
 
 /// A problem and a model of three levels.
 fn place() -> Emulated {
-    let emulated = Emulated::with(&[DRIVER, NVTX]);
+    let emulated = Emulated::with(&[Library::Driver, Library::Nvtx]);
     emulated.problem_and_model("three.safetensors", 3);
     emulated
 }

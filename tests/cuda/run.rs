@@ -1,19 +1,22 @@
 //! Sampling on the device gives the CPU's samples, and the device is left alone meanwhile.
 
-use qcs::engine::Precision;
+use qcs::engine::cpu::CpuEngine;
 use qcs::engine::cuda::CudaEngine;
+use qcs::engine::{Engine, Precision};
 use qcs::files::npy;
 use qcs::likelihood::Likelihood;
 use qcs::methods::langevin::LangevinOptions;
 use qcs::methods::{Given, Options, Preset};
 use qcs::prior::Prior;
-use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
+use qcs::problem::{Cells, Ensemble, Problem, Sensing, Simulation};
 use qcs::run::{Driver, Outcome, Unobserved};
 use qcs::{ImageShape, Images};
+use qcs_emulator::stand_in::{Child, Library};
 use qcs_kernels::sampler::step::StepRecord;
 use serde_json::Value;
 
 use crate::emulated::Emulated;
+use crate::small;
 
 /// MNIST's shape, with a small network.
 const IMAGE: ImageShape = ImageShape::new(1, 28, 28);
@@ -60,6 +63,88 @@ fn samples_are_the_cpus_within_1e_3_for_both_methods_at_one_and_three_bits() {
     }
 }
 
+/// One measurement of image 0 at the edge of what f64 holds drives its likelihood score out of f32's range.
+#[test]
+fn a_batch_that_diverged_does_not_end_the_next_one() {
+    Child::new().finding(&[Library::Driver]).run(|| {
+        let (prior, problem) = (small::prior(), small::problem());
+        let cells = problem.cells();
+        let (mut lower, mut upper) = (cells.lower().to_vec(), cells.upper().to_vec());
+        (lower[3], upper[3]) = (1e200, f64::INFINITY);
+        let cells = Cells::new(cells.m(), lower, upper).unwrap();
+        let spectrum = problem.spectrum().unwrap().clone();
+        let problem = Problem::new(problem.a().clone(), cells, 0.05).unwrap();
+        let problem = problem.with_spectrum(spectrum).unwrap();
+        let options = LangevinOptions {
+            steps_per_level: Some(2),
+            step_scale: Some(0.1),
+            gamma: Some(1.0),
+            ..LangevinOptions::geometric(5.0, 0.05, 4)
+        };
+        let options = options.over(LangevinOptions::of_preset(Preset::find("mnist").unwrap()));
+        let driver = Driver {
+            method: &options.settings(Likelihood::default()).unwrap(),
+            given: Given {
+                prior: &prior,
+                problem: Some(&problem),
+                chains: 1,
+            },
+            images: small::IMAGES,
+            seed: 0,
+            batch: 1,
+        };
+        let samples = |engine: &mut dyn Engine| match driver.run(engine, None, &mut Unobserved).unwrap() {
+            Outcome::Finished(samples) => samples,
+            Outcome::Stopped => panic!("nobody stopped the run"),
+        };
+        let cuda = samples(&mut CudaEngine::new(0, Some(Precision::Fp32)).unwrap());
+        let cpu = samples(&mut CpuEngine::new(1));
+        let named: Vec<_> = cuda.diverged.iter().map(|d| (d.image, d.level, d.step)).collect();
+        assert_eq!(named, [(0, 1, 1)]);
+        let pairs = cuda.states.data.iter().zip(&cpu.states.data);
+        let error = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(error < 1e-3, "the other images are the CPU's: {error}");
+    });
+}
+
+#[test]
+fn turbo_is_the_cpus_within_1e_3_and_its_bits_do_not_depend_on_the_batch() {
+    let emulated = place();
+    emulated.place.model("turbo.safetensors", IMAGE, |tensors, metadata| {
+        let levels: Vec<f32> = (0..12).map(|i| 0.01 * 2f32.powi(i)).collect();
+        let errors = levels.iter().map(|s| 0.05 * s * s / (0.2 + s)).collect();
+        tensors.insert("denoiser.mean".into(), (vec![784], vec![0.5; 784]));
+        tensors.insert("denoiser.levels".into(), (vec![12], levels));
+        tensors.insert("denoiser.errors".into(), (vec![12], errors));
+        metadata.insert("denoiser.variance".into(), "0.1".into());
+    });
+    let line = "run two.npy --model turbo.safetensors -m 96 --kappa 50 --matrix ill-conditioned --sigma 0.05 --seed 5 \
+                --method turbo --evaluations 4 --quiet";
+    emulated.succeeds(&format!("{line} --out cpu --device cpu"));
+    emulated.succeeds(&format!("{line} --out cuda --device cuda --precision fp32"));
+    let stats = emulated.stats();
+    assert_eq!(count(&stats, "/graph_launches"), 4, "one graph for each iteration");
+    let error = difference(&emulated, "turbo", "cpu", "cuda");
+    println!("turbo: {error:.1e}");
+    assert!(error < 1e-3, "{error:e}");
+    emulated.succeeds(&format!("{line} --out one --device cuda --precision fp32 --batch 1"));
+    assert_eq!(difference(&emulated, "turbo", "one", "cuda"), 0.0);
+
+    let line = line.replace("--evaluations 4", "--evaluations 1 --chains 2 --draw-steps 2");
+    emulated.succeeds(&format!("{line} --out cpu2 --device cpu"));
+    emulated.succeeds(&format!("{line} --out cuda2 --device cuda --precision fp32"));
+    let draws = |out: &str| npy::read(&emulated.place.path(&format!("{out}/turbo/samples.npy"))).unwrap();
+    let (cpu, cuda) = (draws("cpu2"), draws("cuda2"));
+    assert_eq!(cpu.shape, [2, 2, 1, 28, 28]);
+    let (cpu, cuda) = (cpu.to_f32(), cuda.to_f32());
+    let error = cpu
+        .iter()
+        .zip(cuda.iter())
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f32::max);
+    assert!(error < 1e-3, "draws: {error:e}");
+}
+
 fn count(stats: &Value, path: &str) -> u64 {
     stats
         .pointer(path)
@@ -69,10 +154,12 @@ fn count(stats: &Value, path: &str) -> u64 {
 
 #[test]
 fn inside_a_noise_level_nothing_is_copied_waited_for_or_allocated() {
-    let emulated = Emulated::new();
     let stats = |steps: u64| {
-        emulated.child("run::child_samples", &[("QCS_TEST_STEPS", &steps.to_string())]);
-        emulated.stats()
+        let child = Child::new().finding(&[Library::Driver]);
+        let ran = child.env("QCS_TEST_STEPS", steps.to_string()).run(|| {
+            sample_three_levels(std::env::var("QCS_TEST_STEPS").unwrap().parse().unwrap());
+        });
+        serde_json::from_str(&ran.stats).unwrap()
     };
     let (few, many) = (stats(1), stats(4));
     assert_eq!(count(&few, "/graph_launches"), 3, "one for each step of three levels");
@@ -98,10 +185,8 @@ fn inside_a_noise_level_nothing_is_copied_waited_for_or_allocated() {
     );
 }
 
-/// Three levels without an observer: a run by the command line also keeps checkpoints, by the clock.
-#[test]
-#[ignore = "run by its parent, with the emulator"]
-fn child_samples() {
+/// Without an observer: a run by the command line also keeps checkpoints, by the clock.
+fn sample_three_levels(steps_per_level: usize) {
     let image = ImageShape::new(1, 8, 8);
     let prior = Prior::random_of_width(4, image, 0);
     let simulation = Simulation {
@@ -118,7 +203,7 @@ fn child_samples() {
     let images = Images::new(image, vec![0.5; 2 * image.len()]);
     let problem = Problem::simulate(images, sensing, &simulation).unwrap();
     let options = LangevinOptions {
-        steps_per_level: Some(std::env::var("QCS_TEST_STEPS").unwrap().parse().unwrap()),
+        steps_per_level: Some(steps_per_level),
         step_scale: Some(0.1),
         ..LangevinOptions::geometric(1.0, 0.1, 3)
     };

@@ -1,8 +1,12 @@
-//! The file readers, against files NumPy wrote (`tests/fixtures/arrays/make.py`) and against damaged ones.
+//! The file readers, against files NumPy and Pillow wrote (`tests/fixtures/{arrays,pictures}/make.py`) and against
+//! damaged ones.
 
 mod hostile;
 mod images;
+#[path = "../hostile/memory.rs"]
+mod memory;
 mod npy;
+mod pictures;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,7 +14,8 @@ use std::path::PathBuf;
 use flate2::{Compression, write::GzEncoder};
 
 fn fixture(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "tests/fixtures/arrays", name]
+    let folder = if name.ends_with(".jpg") { "pictures" } else { "arrays" };
+    [env!("CARGO_MANIFEST_DIR"), "tests/fixtures", folder, name]
         .iter()
         .collect()
 }

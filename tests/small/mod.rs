@@ -1,15 +1,23 @@
 //! A small simulated problem and a random network for its images: what most tests of whole runs work on.
 
-use qcs::prior::Prior;
+use qcs::prior::{Denoiser, Prior};
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
 use qcs::{ImageShape, Images};
 
 pub const IMAGE: ImageShape = ImageShape::new(1, 12, 12);
 pub const IMAGES: usize = 4;
 
-/// A network with random weights.
+/// A network with random weights that is said to denoise well.
 pub fn prior() -> Prior {
-    Prior::random_of_width(8, IMAGE, 5)
+    let levels: Vec<f32> = (0..12).map(|i| 0.01 * 2f32.powi(i)).collect();
+    let errors = levels.iter().map(|s| 0.05 * s * s / (0.2 + s)).collect();
+    let denoiser = Denoiser {
+        mean: vec![0.5; IMAGE.len()],
+        variance: 0.08,
+        levels,
+        errors,
+    };
+    Prior::random_of_width(8, IMAGE, 5).with_denoiser(denoiser).unwrap()
 }
 
 /// 40 measurements of 2 bits of each image, with an ill-conditioned matrix.

@@ -24,6 +24,9 @@ pub struct Config {
     /// Number of the allocation that fails, counted from 1.
     pub fail_allocation: Option<u64>,
     pub kernel_fault: Option<KernelFault>,
+    /// What the JIT compiler says of every module, which is then refused.
+    pub jit_error: Option<String>,
+    pub no_jit: bool,
     pub stats: Option<PathBuf>,
     /// Where every launch leaves a line.
     pub launches: Option<PathBuf>,
@@ -65,6 +68,8 @@ impl Config {
             kernel_fault: std::env::var("QCS_EMU_FAULT_KERNEL")
                 .ok()
                 .map(|text| kernel_fault(&text)),
+            jit_error: std::env::var("QCS_EMU_JIT_ERROR").ok(),
+            no_jit: switch("QCS_EMU_NO_JIT", false),
             stats: std::env::var_os("QCS_EMU_STATS").map(PathBuf::from),
             launches: std::env::var_os("QCS_EMU_LAUNCHES").map(PathBuf::from),
             options: Options {

@@ -17,29 +17,43 @@ struct ModuleObject {
     functions: Vec<Arc<Function>>,
 }
 
-fn load(text: &str) -> Result<ModuleObject, Status> {
-    let (owner, sm, newest, memory) = {
-        let mut state = ready()?;
+/// Why a module cannot be loaded: the status, and what the compiler's log has.
+struct Refusal {
+    status: Status,
+    log: String,
+}
+
+fn refuse(status: Status, log: impl Into<String>) -> Refusal {
+    let log = log.into();
+    eprintln!("qcs-emulator: {log}");
+    Refusal { status, log }
+}
+
+fn load(text: &str) -> Result<ModuleObject, Refusal> {
+    let (owner, config, memory) = {
+        let mut state = ready().map_err(|status| Refusal {
+            status,
+            log: String::new(),
+        })?;
         state.counters.module_loads += 1;
-        (
-            state.ordinal,
-            state.config.multiprocessor.sm,
-            state.config.newest_ptx(),
-            state.memory().clone(),
-        )
+        (state.ordinal, state.config.clone(), state.memory().clone())
     };
-    let module = Module::parse(text).map_err(|error| {
-        eprintln!("qcs-emulator: {error}");
-        INVALID_PTX
-    })?;
+    if config.no_jit {
+        return Err(refuse(JIT_COMPILER_NOT_FOUND, "there is to be no JIT compiler"));
+    }
+    if let Some(log) = config.jit_error {
+        return Err(refuse(INVALID_PTX, log));
+    }
+    let (sm, newest) = (config.multiprocessor.sm, config.newest_ptx());
+    let module = Module::parse(text).map_err(|error| refuse(INVALID_PTX, error.to_string()))?;
     if module.version > newest {
         let ((major, minor), (a, b)) = (module.version, newest);
-        eprintln!("qcs-emulator: PTX ISA {major}.{minor} but the driver knows {a}.{b}");
-        return Err(UNSUPPORTED_PTX_VERSION);
+        let log = format!("PTX ISA {major}.{minor} but the driver knows {a}.{b}");
+        return Err(refuse(UNSUPPORTED_PTX_VERSION, log));
     }
     if module.target > sm {
-        eprintln!("qcs-emulator: PTX for sm_{} but the device is sm_{sm}", module.target);
-        return Err(NO_BINARY_FOR_GPU);
+        let log = format!("PTX for sm_{} but the device is sm_{sm}", module.target);
+        return Err(refuse(NO_BINARY_FOR_GPU, log));
     }
     let loaded = Arc::new(LoadedModule::new(module, &memory));
     let function = |index| Arc::new(Function::new(owner, loaded.clone(), index));
@@ -53,27 +67,27 @@ fn load(text: &str) -> Result<ModuleObject, Status> {
 
 /// # Safety
 /// `module` is null or valid for a write.
-unsafe fn load_into(module: *mut Handle, text: &str) -> Status {
-    match load(text) {
-        // SAFETY: the caller vouches for the pointer.
-        Ok(object) => unsafe { put(module, Box::into_raw(Box::new(object)).cast()) },
-        Err(status) => status,
+unsafe fn load_into(module: *mut Handle, text: &str) -> Result<(), Refusal> {
+    let object = load(text)?;
+    // SAFETY: the caller vouches for the pointer.
+    match unsafe { put(module, Box::into_raw(Box::new(object)).cast()) } {
+        SUCCESS => Ok(()),
+        status => Err(refuse(status, "there is no place for the module")),
     }
 }
 
 /// # Safety
 /// `module` is null or valid for a write; `image` is null or a zero-terminated text or a binary image.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuModuleLoadData(module: *mut Handle, image: *const c_void) -> Status {
+unsafe fn load_image(module: *mut Handle, image: *const c_void) -> Result<(), Refusal> {
     const ELF: u8 = 0x7f;
     const FAT_BINARY: u8 = 0x50;
     if image.is_null() {
-        return INVALID_VALUE;
+        return Err(refuse(INVALID_VALUE, "the image is null"));
     }
     // SAFETY: not null; PTX text and binary images have at least one byte.
     if matches!(unsafe { *image.cast::<u8>() }, ELF | FAT_BINARY) {
-        eprintln!("qcs-emulator: the image is machine code; only PTX text can be run");
-        return NO_BINARY_FOR_GPU;
+        let log = "the image is machine code; only PTX text can be run";
+        return Err(refuse(NO_BINARY_FOR_GPU, log));
     }
     // SAFETY: the caller passes zero-terminated text.
     let text = unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy();
@@ -81,18 +95,76 @@ pub unsafe extern "C" fn cuModuleLoadData(module: *mut Handle, image: *const c_v
     unsafe { load_into(module, &text) }
 }
 
+fn status(loaded: Result<(), Refusal>) -> Status {
+    loaded.map_or_else(|refusal| refusal.status, |()| SUCCESS)
+}
+
 /// # Safety
-/// As `cuModuleLoadData`; the options are ignored.
+/// `module` is null or valid for a write; `image` is null or a zero-terminated text or a binary image.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleLoadData(module: *mut Handle, image: *const c_void) -> Status {
+    // SAFETY: the caller vouches for the pointers.
+    status(unsafe { load_image(module, image) })
+}
+
+/// The options that are heeded: where the compiler's errors go, and how many bytes are there. The log of information
+/// stays empty; the others change nothing here.
+const JIT_INFO_LOG: c_uint = 3;
+const JIT_INFO_LOG_BYTES: c_uint = 4;
+const JIT_ERROR_LOG: c_uint = 5;
+const JIT_ERROR_LOG_BYTES: c_uint = 6;
+
+/// # Safety
+/// As `cuModuleLoadData`. `options` and `values` are lists of that many entries, and the buffers among the values are as
+/// large as is said there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoadDataEx(
     module: *mut Handle,
     image: *const c_void,
-    _count: c_uint,
-    _options: Handle,
-    _values: Handle,
+    count: c_uint,
+    options: *const c_uint,
+    values: *mut *mut c_void,
 ) -> Status {
+    if count > 0 && (options.is_null() || values.is_null()) {
+        return INVALID_VALUE;
+    }
     // SAFETY: the caller vouches for the pointers.
-    unsafe { cuModuleLoadData(module, image) }
+    let loaded = unsafe { load_image(module, image) };
+    let log = loaded.as_ref().map_or_else(|refusal| refusal.log.as_str(), |()| "");
+    // SAFETY: the lists have `count` entries.
+    unsafe {
+        write_log("", count, options, values, [JIT_INFO_LOG, JIT_INFO_LOG_BYTES]);
+        write_log(log, count, options, values, [JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES]);
+    }
+    status(loaded)
+}
+
+/// Writes a log, cut to what there is room for and ended by a zero, and in place of the room how much was written.
+///
+/// # Safety
+/// As for `cuModuleLoadDataEx`.
+unsafe fn write_log(
+    log: &str,
+    count: c_uint,
+    options: *const c_uint,
+    values: *mut *mut c_void,
+    [buffer, bytes]: [c_uint; 2],
+) {
+    // SAFETY: the caller vouches for the list.
+    let position = |option| (0..count as usize).find(|&i| unsafe { *options.add(i) } == option);
+    let (Some(buffer), Some(bytes)) = (position(buffer), position(bytes)) else {
+        return;
+    };
+    // SAFETY: the caller vouches for the list, and for the size of the buffer in it.
+    unsafe {
+        let (start, room) = (*values.add(buffer).cast::<*mut u8>(), (*values.add(bytes)).addr());
+        let written = log.len().min(room.saturating_sub(1));
+        if !start.is_null() && room > 0 {
+            std::ptr::copy_nonoverlapping(log.as_ptr(), start, written);
+            start.add(written).write(0);
+        }
+        *values.add(bytes) = std::ptr::without_provenance_mut(written);
+    }
 }
 
 /// # Safety
@@ -106,7 +178,7 @@ pub unsafe extern "C" fn cuModuleLoad(module: *mut Handle, path: *const c_char) 
     let path = OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes());
     match std::fs::read_to_string(path) {
         // SAFETY: the caller vouches for `module`.
-        Ok(text) => unsafe { load_into(module, &text) },
+        Ok(text) => status(unsafe { load_into(module, &text) }),
         Err(_) => FILE_NOT_FOUND,
     }
 }

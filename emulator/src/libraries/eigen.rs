@@ -1,4 +1,5 @@
 //! Eigenvalues and eigenvectors of a symmetric matrix: Householder's reduction to a tridiagonal one, then implicit QL.
+//! Why not faer: see the parent module.
 
 use super::gemm::dot;
 

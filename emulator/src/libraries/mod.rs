@@ -2,6 +2,11 @@
 //!
 //! They refuse what the libraries refuse, and what the libraries would let pass to fail later: matrices outside of
 //! device memory, operands that overlap, a workspace that is too small or in use. Every refusal says why.
+//!
+//! cuSOLVER's decompositions are written out here (`eigen`, `svd`) and not taken from faer, on purpose. The engine factorises
+//! by faer where there is no cuSOLVER, and its tests hold one way against the other: with faer on both sides, a mistake in
+//! it, or in what we take its order and its transposes to be, would agree with itself. And the emulator keeps having no
+//! dependencies.
 
 #![allow(non_snake_case)] // the names of the libraries
 

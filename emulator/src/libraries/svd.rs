@@ -1,4 +1,5 @@
-//! The singular value decomposition: one-sided Jacobi, which turns columns until all are orthogonal.
+//! The singular value decomposition: one-sided Jacobi, which turns columns until all are orthogonal. Why not faer: see the
+//! parent module.
 
 use super::eigen::rotate;
 use super::gemm::dot;

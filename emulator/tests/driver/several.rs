@@ -53,52 +53,43 @@ fn make(device: i32) -> Made {
 
 #[test]
 fn what_is_made_in_one_context_is_refused_in_another() {
-    let messages = child("several::child_refusals", &[("QCS_EMU_DEVICES", "2")]);
+    let ran = Child::new().env("QCS_EMU_DEVICES", "2").run(|| {
+        ok(cuInit(0));
+        let (zero, one) = (make(0), make(1));
+        ok(cuCtxSetCurrent(zero.context));
+        // SAFETY: all handles are live.
+        unsafe {
+            assert_eq!(scale(zero.kernel, zero.data, 2.0, 4, one.stream), INVALID_HANDLE);
+            assert_eq!(scale(one.kernel, zero.data, 2.0, 4, zero.stream), INVALID_HANDLE);
+            assert_eq!(scale(one.kernel, one.data, 2.0, 4, null_mut()), INVALID_HANDLE);
+            assert_eq!(cuEventRecord(one.event, zero.stream), INVALID_HANDLE);
+            assert_eq!(cuGraphLaunch(one.graph, zero.stream), INVALID_VALUE);
+            assert_eq!(cuGraphLaunch(zero.graph, one.stream), INVALID_VALUE);
+            assert_eq!(cuStreamBeginCapture_v2(one.stream, 0), INVALID_HANDLE);
+            let mut found = null_mut();
+            assert_eq!(
+                cuModuleGetFunction(&mut found, one.module, c"scale".as_ptr()),
+                INVALID_HANDLE
+            );
+            // As on a GPU, these need not be of the current context.
+            ok(cuEventRecord(one.event, one.stream));
+            ok(cuEventRecord(zero.event, zero.stream));
+            ok(cuStreamSynchronize(one.stream));
+            ok(cuEventSynchronize(one.event));
+            let mut time = 0.0;
+            assert_eq!(cuEventElapsedTime(&mut time, zero.event, one.event), INVALID_HANDLE);
+        }
+        assert_eq!(download(zero.data, 1), Ok(vec![1.0]), "nothing has run");
+        assert_eq!(download(one.data, 1), Ok(vec![1.0]), "nothing has run");
+    });
+    let messages = ran.said;
     let said = "a kernel in a stream of device 1 while the context of device 0 is current";
     assert!(messages.contains(said), "{messages}");
 }
 
 #[test]
-#[ignore = "run by its parent in a process of its own"]
-fn child_refusals() {
-    ok(cuInit(0));
-    let (zero, one) = (make(0), make(1));
-    ok(cuCtxSetCurrent(zero.context));
-    // SAFETY: all handles are live.
-    unsafe {
-        assert_eq!(scale(zero.kernel, zero.data, 2.0, 4, one.stream), INVALID_HANDLE);
-        assert_eq!(scale(one.kernel, zero.data, 2.0, 4, zero.stream), INVALID_HANDLE);
-        assert_eq!(scale(one.kernel, one.data, 2.0, 4, null_mut()), INVALID_HANDLE);
-        assert_eq!(cuEventRecord(one.event, zero.stream), INVALID_HANDLE);
-        assert_eq!(cuGraphLaunch(one.graph, zero.stream), INVALID_VALUE);
-        assert_eq!(cuGraphLaunch(zero.graph, one.stream), INVALID_VALUE);
-        assert_eq!(cuStreamBeginCapture_v2(one.stream, 0), INVALID_HANDLE);
-        let mut found = null_mut();
-        assert_eq!(
-            cuModuleGetFunction(&mut found, one.module, c"scale".as_ptr()),
-            INVALID_HANDLE
-        );
-        // As on a GPU, these need not be of the current context.
-        ok(cuEventRecord(one.event, one.stream));
-        ok(cuEventRecord(zero.event, zero.stream));
-        ok(cuStreamSynchronize(one.stream));
-        ok(cuEventSynchronize(one.event));
-        let mut time = 0.0;
-        assert_eq!(cuEventElapsedTime(&mut time, zero.event, one.event), INVALID_HANDLE);
-    }
-    assert_eq!(download(zero.data, 1), Ok(vec![1.0]), "nothing has run");
-    assert_eq!(download(one.data, 1), Ok(vec![1.0]), "nothing has run");
-}
-
-#[test]
 fn devices_have_their_own_memory_errors_and_counts() {
-    let environment = [("QCS_EMU_DEVICES", "3"), ("QCS_EMU_MEMORY", "1000")];
-    child("several::child_memory", &environment);
-}
-
-#[test]
-#[ignore = "run by its parent in a process of its own"]
-fn child_memory() {
+    Child::new().env("QCS_EMU_DEVICES", "3").env("QCS_EMU_MEMORY", "1000").run(|| {
     ok(cuInit(0));
     let (mut count, mut uuids) = (0, [[0; 16]; 3]);
     // SAFETY: the pointers are valid.
@@ -159,39 +150,36 @@ fn child_memory() {
     ok(cuCtxSynchronize());
     assert_eq!(download(one.data, 1), Ok(vec![4.0]), "device 1 is well");
     ok(cuMemFree_v2(large));
+});
 }
 
 #[test]
 fn contexts_of_a_thread_are_a_stack() {
-    child("several::child_stack", &[("QCS_EMU_DEVICES", "2")]);
-}
-
-#[test]
-#[ignore = "run by its parent in a process of its own"]
-fn child_stack() {
-    let device = || {
-        let mut device = -1;
-        // SAFETY: the pointer is valid.
-        (unsafe { cuCtxGetDevice(&mut device) }, device)
-    };
-    ok(cuInit(0));
-    let zero = enter(0);
-    let one = enter(1);
-    ok(cuCtxPushCurrent_v2(zero));
-    assert_eq!(device(), (SUCCESS, 0));
-    let mut popped = null_mut();
-    // SAFETY: the pointers are valid.
-    unsafe {
-        ok(cuCtxPopCurrent_v2(&mut popped));
-        assert_eq!((popped, device()), (zero, (SUCCESS, 1)));
-        let mut handle = null_mut();
-        assert_eq!(cublasCreate_v2(&mut handle), CUBLAS_SUCCESS);
-        ok(cuCtxSetCurrent(zero));
-        assert_eq!(cublasDestroy_v2(handle), CUBLAS_NOT_INITIALIZED, "made in context 1");
-        ok(cuCtxSetCurrent(one));
-        assert_eq!(cublasDestroy_v2(handle), CUBLAS_SUCCESS);
-        ok(cuCtxPopCurrent_v2(null_mut()));
-        assert_eq!(cuCtxPopCurrent_v2(null_mut()), INVALID_CONTEXT);
-    }
-    assert_eq!(device().0, INVALID_CONTEXT);
+    Child::new().env("QCS_EMU_DEVICES", "2").run(|| {
+        let device = || {
+            let mut device = -1;
+            // SAFETY: the pointer is valid.
+            (unsafe { cuCtxGetDevice(&mut device) }, device)
+        };
+        ok(cuInit(0));
+        let zero = enter(0);
+        let one = enter(1);
+        ok(cuCtxPushCurrent_v2(zero));
+        assert_eq!(device(), (SUCCESS, 0));
+        let mut popped = null_mut();
+        // SAFETY: the pointers are valid.
+        unsafe {
+            ok(cuCtxPopCurrent_v2(&mut popped));
+            assert_eq!((popped, device()), (zero, (SUCCESS, 1)));
+            let mut handle = null_mut();
+            assert_eq!(cublasCreate_v2(&mut handle), CUBLAS_SUCCESS);
+            ok(cuCtxSetCurrent(zero));
+            assert_eq!(cublasDestroy_v2(handle), CUBLAS_NOT_INITIALIZED, "made in context 1");
+            ok(cuCtxSetCurrent(one));
+            assert_eq!(cublasDestroy_v2(handle), CUBLAS_SUCCESS);
+            ok(cuCtxPopCurrent_v2(null_mut()));
+            assert_eq!(cuCtxPopCurrent_v2(null_mut()), INVALID_CONTEXT);
+        }
+        assert_eq!(device().0, INVALID_CONTEXT);
+    });
 }

@@ -2,6 +2,7 @@
 
 use crate::values::{levels, normals, normals_f64, uniforms};
 use crate::{Array, Case, Gpu, Plain, launch, relative_error};
+use qcs_kernels::global::Global;
 use qcs_kernels::launch::Arguments;
 use qcs_kernels::likelihood::diag_gradient::{DiagGradientArgs, diag_gradient};
 use qcs_kernels::likelihood::ep_gradient::{EpGradientArgs, ep_gradient};
@@ -136,6 +137,7 @@ fn moments_case(states: usize, measurements: usize) -> Case {
             let (h_g, tau_g) = (Array::unset(gpu, states * measurements)?, Array::unset(gpu, states)?);
             let variances = Array::<f64>::unset(gpu, states * partial_sums(measurements))?;
             let moments = EpMomentsArgs {
+                live: Global::NONE,
                 lower: lower.global(),
                 upper: upper.global(),
                 z: z.global(),
@@ -147,6 +149,7 @@ fn moments_case(states: usize, measurements: usize) -> Case {
                 measurements: measurements as u32,
             };
             let messages = EpMessagesArgs {
+                live: Global::NONE,
                 h_f: h_f.global(),
                 tau_f: tau_f.global(),
                 variances: variances.global(),

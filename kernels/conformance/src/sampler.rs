@@ -94,7 +94,7 @@ fn advance_case() -> Case {
                 cursor: cursor.global(),
             },
         )?;
-        Ok(f64::from(cursor.read()?[0]) - 42.0)
+        Ok((f64::from(cursor.read()?[0]) - 42.0).abs())
     })
 }
 

@@ -117,13 +117,19 @@ fn prepare_case(precision: Rounding, images: usize, channels: usize, pixels: usi
             Rounding::Tf32 => words,
             Rounding::F16 => halves(&words, images, wide / 8, pixels)?,
         };
-        // Nearly all values must be the very same.
-        let different = actual.iter().zip(&expected).filter(|(a, e)| a != e).count();
-        if different * 100 > actual.len() {
-            return Err(format!("{different} of {} values differ", actual.len()));
-        }
+        nearly_all_equal(&actual, &expected)?;
         Ok(absolute_error(&actual, &expected))
     })
+}
+
+/// Nearly all values must be the very same: all but one in a hundred, and one where there are fewer. A device's `ex2.approx`
+/// is not the emulator's, and a single value near the middle between two roundings is no mistake.
+fn nearly_all_equal(actual: &[f32], expected: &[f32]) -> Result<(), String> {
+    let different = actual.iter().zip(expected).filter(|(a, e)| a != e).count();
+    if different > (actual.len() / 100).max(1) {
+        return Err(format!("{different} of {} values differ", actual.len()));
+    }
+    Ok(())
 }
 
 /// The halves of a prepared map as a feature map; its padding block must be 0.
@@ -312,4 +318,21 @@ fn rounding_case(precision: Rounding, shape: Shape) -> Case {
         Ok(errors.fold(0.0, f64::max))
     })
     .needs(architecture(precision))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_in_a_hundred_may_round_otherwise_and_one_of_a_few() {
+        for (len, allowed) in [(24, 1), (100, 1), (199, 1), (1000, 10)] {
+            let with = |different: usize| {
+                let mut values = vec![0.0; len];
+                values[..different].fill(1.0);
+                nearly_all_equal(&values, &vec![0.0; len])
+            };
+            assert!(with(allowed).is_ok() && with(allowed + 1).is_err(), "{len}");
+        }
+    }
 }

@@ -26,6 +26,8 @@ pub const fn partial_sums(measurements: usize) -> usize {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct EpMomentsArgs {
+    /// `[states]`, or none: only states where it is not 0 are computed
+    pub live: Global<u32>,
     /// Bounds of the cells, `[states, measurements]`
     pub lower: Global<f64>,
     /// `[states, measurements]`
@@ -63,6 +65,8 @@ unsafe impl Arguments for EpMomentsArgs {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct EpMessagesArgs {
+    /// `[states]`, or none: only states where it is not 0 are computed
+    pub live: Global<u32>,
     /// `[states, measurements]`
     pub h_f: Global<f64>,
     /// `[states]`
@@ -150,6 +154,9 @@ mod kernel {
         // SAFETY: the launch gives a state and a cell to each thread.
         unsafe {
             let (state, cell) = (block_y() as usize, global_thread());
+            if args.live.is_some() && args.live.read(state) == 0 {
+                return;
+            }
             let mut variance = 0.0;
             if cell < args.measurements {
                 let at = state * args.measurements as usize + cell as usize;
@@ -172,7 +179,7 @@ mod kernel {
         // SAFETY: the launch gives a state and a cell to each thread.
         unsafe {
             let (state, cell) = (block_y() as usize, global_thread());
-            if cell >= args.measurements {
+            if cell >= args.measurements || args.live.is_some() && args.live.read(state) == 0 {
                 return;
             }
             // Every thread adds the same few numbers: cheaper than a kernel that does it once.

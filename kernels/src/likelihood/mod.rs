@@ -4,9 +4,12 @@
 //! numbers do not depend on its batch.
 
 pub mod diag_gradient;
+pub mod ep_carry;
+pub mod ep_damp;
 pub mod ep_gradient;
 pub mod ep_moments;
 pub mod ep_separate;
+pub mod ep_settle;
 pub mod ep_start;
 
 use crate::float::Float;

@@ -38,7 +38,7 @@ impl crate::global::Global<StateKey> {
     /// # Safety
     /// The array has that element.
     #[inline(always)]
-    unsafe fn key(self, state: usize) -> StateKey {
+    pub(crate) unsafe fn key(self, state: usize) -> StateKey {
         let words = crate::global::Global::<u32>::new(self.address());
         // SAFETY: a key is two words.
         unsafe {

@@ -103,6 +103,7 @@ impl<'a> CpuSession<'a> {
             Op::Product(op) => self.product(op, scratch),
             Op::Likelihood(op) => self.likelihood(op),
             Op::Sampler(op) => self.sampler(op, scratch, step),
+            Op::Turbo(op) => self.turbo(op, step),
         }
     }
 }

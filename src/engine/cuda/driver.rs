@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::rc::Rc;
 
 use cudarc::driver::result::{self, DriverError};
@@ -127,9 +127,7 @@ impl Device {
         device.stream = result::stream::create(result::stream::StreamKind::NonBlocking)
             .map_err(|e| device.failed("make a stream", e))?;
         let text = CString::new(ptx).expect("PTX has no NUL");
-        // SAFETY: PTX, ended by NUL.
-        device.module = unsafe { result::module::load_data(text.as_ptr().cast()) }
-            .map_err(|e| device.failed("load the kernels", e))?;
+        device.module = load_module(&text).map_err(|refusal| refusal.explained(&device))?;
         Ok(device)
     }
 
@@ -290,6 +288,70 @@ impl Device {
             start: start.cast(),
             len,
         })
+    }
+}
+
+/// Why the driver refuses PTX, and what its compiler says of it.
+struct Refusal {
+    error: DriverError,
+    log: String,
+}
+
+/// Room for each of the compiler's logs.
+const LOG_BYTES: usize = 8 << 10;
+
+/// Compiles PTX for the current device. cudarc's own call has no room for the compiler's words.
+fn load_module(ptx: &CStr) -> Result<sys::CUmodule, Refusal> {
+    use sys::CUjit_option_enum as Jit;
+    let mut logs = [vec![0u8; LOG_BYTES], vec![0u8; LOG_BYTES]];
+    let [errors, notes] = logs.each_mut().map(|log| log.as_mut_ptr().cast::<c_void>());
+    let room = std::ptr::without_provenance_mut(LOG_BYTES);
+    let mut options = [
+        Jit::CU_JIT_ERROR_LOG_BUFFER,
+        Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        Jit::CU_JIT_INFO_LOG_BUFFER,
+        Jit::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+    ];
+    let mut values = [errors, room, notes, room];
+    let mut module = std::ptr::null_mut();
+    // SAFETY: PTX, ended by NUL; as many values as options, and the logs are as large as is said.
+    let loaded = unsafe {
+        sys::cuModuleLoadDataEx(
+            &mut module,
+            ptx.as_ptr().cast(),
+            options.len() as u32,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    };
+    loaded.result().map(|()| module).map_err(|error| Refusal {
+        error,
+        log: logs.iter().flat_map(|log| words(log)).collect::<Vec<_>>().join("; "),
+    })
+}
+
+/// The lines of a log that ends with its first NUL.
+fn words(log: &[u8]) -> Vec<String> {
+    let text = log.split(|&byte| byte == 0).next().unwrap_or_default();
+    let text = String::from_utf8_lossy(text);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.map(str::to_owned).collect()
+}
+
+impl Refusal {
+    fn explained(&self, device: &Device) -> Error {
+        let what_to_do = match self.error.0 {
+            sys::CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND => {
+                "the driver's PTX compiler, libnvidia-ptxjitcompiler.so.1, is not installed; --device cpu works"
+            }
+            sys::CUresult::CUDA_ERROR_JIT_COMPILATION_DISABLED => "unset CUDA_DISABLE_PTX_JIT",
+            _ if self.log.is_empty() => "the compiler says no more",
+            _ => &format!("the compiler says: {}", self.log),
+        };
+        Error::Device(format!(
+            "{}; {what_to_do}",
+            device.failed("load the kernels", self.error)
+        ))
     }
 }
 

@@ -115,6 +115,7 @@ impl Method for LangevinSettings {
             chains: given.chains,
             diverged: frozen.iter().enumerate().filter_map(divergence).collect(),
             seconds: left.seconds,
+            estimate: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The measurements: expectation propagation and its diagonal forerunner. `level` is the noise level beta of each state,
 //! C_t⁻¹ = sigma²·I + beta²·A·Aᵀ the covariance that it gives the measurements.
 
-use super::Operands;
+use super::{Operands, Sites};
 use crate::plan::{Plan, TensorId};
 
 /// The first message of EP, h^F = 0 in any case.
@@ -32,6 +32,36 @@ pub enum LikelihoodOp {
         tau_f: TensorId,
         h_g: TensorId,
         tau_g: TensorId,
+        /// Only states where it is not 0 are computed
+        live: Option<TensorId>,
+    },
+    /// EP goes on from the sites of an earlier round at another z, for the states whose flag `resting` is 0
+    EpCarry {
+        resting: TensorId,
+        z: TensorId,
+        sites: Sites,
+        live: TensorId,
+        /// `[2]`: the damping, and the change of the last iteration
+        pace: TensorId,
+    },
+    /// h^G and tau^G of live states are mixed with new ones, by the damping
+    EpDamp {
+        live: TensorId,
+        pace: TensorId,
+        new_h_g: TensorId,
+        new_tau_g: TensorId,
+        sites: Sites,
+    },
+    /// h^F and tau^F of live states are taken over; those that moved less than the tolerance live no longer
+    EpSettle {
+        new_h_f: TensorId,
+        new_tau_f: TensorId,
+        sites: Sites,
+        h_f: TensorId,
+        tau_f: TensorId,
+        pace: TensorId,
+        live: TensorId,
+        tolerance: f64,
     },
     /// In the eigenbasis: output = (w/chi^b − 1)∘input, w = 1/(tau^G + D), and the new tau^F
     EpSeparate {
@@ -57,6 +87,9 @@ impl LikelihoodOp {
         match self {
             Self::EpStart { .. } => "ep_start",
             Self::EpMoments { .. } => "ep_moments",
+            Self::EpCarry { .. } => "ep_carry",
+            Self::EpDamp { .. } => "ep_damp",
+            Self::EpSettle { .. } => "ep_settle",
             Self::EpSeparate { .. } => "ep_separate",
             Self::EpGradient { .. } => "ep_gradient",
             Self::DiagGradient { .. } => "diag_gradient",
@@ -77,7 +110,35 @@ impl LikelihoodOp {
                 tau_f,
                 h_g,
                 tau_g,
-            } => Operands::new([z, h_f, tau_f], [h_g, tau_g]),
+                live,
+            } => Operands::new(
+                [Some(z), Some(h_f), Some(tau_f), live].into_iter().flatten(),
+                [h_g, tau_g],
+            ),
+            Self::EpCarry {
+                resting,
+                z,
+                sites,
+                live,
+                pace,
+            } => Operands::new([resting, z, sites.tau_g], [sites.z, sites.h_g, live, pace]),
+            Self::EpDamp {
+                live,
+                pace,
+                new_h_g,
+                new_tau_g,
+                sites,
+            } => Operands::new([live, pace, new_h_g, new_tau_g], [sites.h_g, sites.tau_g]),
+            Self::EpSettle {
+                new_h_f,
+                new_tau_f,
+                sites,
+                h_f,
+                tau_f,
+                pace,
+                live,
+                ..
+            } => Operands::new([new_h_f, new_tau_f, sites.h_g], [h_f, tau_f, pace, live, sites.count]),
             Self::EpSeparate {
                 level,
                 input,

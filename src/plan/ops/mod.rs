@@ -4,11 +4,13 @@ mod likelihood;
 mod network;
 mod product;
 mod sampler;
+mod turbo;
 
 pub use likelihood::{EpStart, LikelihoodOp};
 pub use network::{Activation, Conv, NetworkOp};
 pub use product::ProductOp;
 pub use sampler::{GammaRule, SamplerOp};
+pub use turbo::{Sites, TurboOp};
 
 use super::{Contents, ParamId, Plan, TensorId};
 
@@ -19,6 +21,7 @@ pub enum Op {
     Product(ProductOp),
     Likelihood(LikelihoodOp),
     Sampler(SamplerOp),
+    Turbo(TurboOp),
 }
 
 /// Writes `From` for each room and hands a question to the room that can answer it.
@@ -54,7 +57,8 @@ rooms!(
     Network(NetworkOp),
     Product(ProductOp),
     Likelihood(LikelihoodOp),
-    Sampler(SamplerOp)
+    Sampler(SamplerOp),
+    Turbo(TurboOp)
 );
 
 /// Tensors an op reads or writes.
@@ -87,6 +91,7 @@ impl Op {
     pub fn params(&self) -> Vec<(ParamId, Packing)> {
         match self {
             Self::Network(op) => op.params(),
+            Self::Turbo(op) => op.params(),
             Self::Product(_) | Self::Likelihood(_) | Self::Sampler(_) => Vec::new(),
         }
     }

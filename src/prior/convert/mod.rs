@@ -1,16 +1,10 @@
 //! NCSNv2 checkpoints as found in the wild, written by `torch.save`, into safetensors.
 //!
-//! The file is taken apart (`container`), its pickle read without executing any of it (`pickle`, `globals`, `value`),
-//! the set of weights chosen (`checkpoint`) and compared with the network (`network`), each tensor gathered from its
-//! storage (`tensor`), and the result opened as any prior before it is written.
+//! The file is read without executing any of it (`files::torch`), the set of weights chosen (`state_dict`) and compared
+//! with the network (`network`), and the result opened as any prior before it is written.
 
-mod checkpoint;
-mod container;
-mod globals;
 mod network;
-mod pickle;
-mod tensor;
-mod value;
+mod state_dict;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,29 +13,20 @@ use half::f16;
 
 use super::{Prior, Schedule, square};
 use crate::files::safetensors::{self, Slice, Tensor};
-use crate::files::write_atomically;
+pub use crate::files::torch::Container;
+use crate::files::{quoted, torch, write_atomically};
 use crate::{Error, Result};
-use checkpoint::SIGMAS;
-pub use container::Container;
-use value::quoted;
+use state_dict::SIGMAS;
 
 /// What to convert, and into what.
 #[derive(Clone, Debug, Default)]
 pub struct ConvertOptions {
     /// Take the plain weights, not their exponential moving average.
     pub raw: bool,
-    pub precision: Precision,
+    /// Store the weights as f16: half the size. The noise levels stay f32.
+    pub f16: bool,
     /// Side of the images, where the checkpoint does not tell.
     pub image_size: Option<usize>,
-}
-
-/// How the weights are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Precision {
-    #[default]
-    F32,
-    /// Half the size; the noise levels stay f32.
-    F16,
 }
 
 /// Which set of weights a conversion took.
@@ -128,12 +113,12 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions) -> Result<
     }
     let bytes = crate::files::map(input)?;
     let bad = |reason: String| Error::bad_file(input, reason);
-    let (converted, tensors) = read(&bytes, options).map_err(bad)?;
+    let (converted, weights) = read(&bytes, options).map_err(bad)?;
     let metadata = metadata(input, &converted);
-    let file = serialise(&tensors, &metadata, options.precision).map_err(bad)?;
+    let file = serialise(&weights, &metadata, options.f16).map_err(bad)?;
     // Only what the program itself can open is worth writing. The weights do not depend on the size of the images.
     let shape = square(converted.channels, converted.image_size.unwrap_or(2));
-    let prior = Prior::from_bytes(&input.display().to_string(), &file, Some(shape))?;
+    let prior = Prior::from_bytes(input, &file, Some(shape))?;
     write_atomically(output, |out| {
         out.write_all(&file).map_err(|e| Error::io(output, "write", e))
     })?;
@@ -144,50 +129,35 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions) -> Result<
     })
 }
 
-/// A tensor of the checkpoint, in f32.
-struct Named {
+/// A tensor of the state dict, in f32.
+struct Weight {
     name: String,
     shape: Vec<usize>,
     values: Vec<f32>,
 }
 
 /// The chosen tensors; the error is the reason in words.
-fn read(bytes: &[u8], options: &ConvertOptions) -> Result<(Converted, Vec<Named>), String> {
-    let parts = container::open(bytes)?;
-    let object = pickle::read(&parts.object).map_err(|reason| format!("{}: {reason}", parts.object_name))?;
-    let mut storages = parts.rest.locate(&object)?;
-    let chosen = checkpoint::choose(&object, options.raw)?;
+fn read(bytes: &[u8], options: &ConvertOptions) -> Result<(Converted, Vec<Weight>), String> {
+    let (saved, rest) = torch::open(bytes)?;
+    let object = saved.unpickle()?;
+    let mut storages = rest.locate(&object)?;
+    let chosen = state_dict::choose(&object, options.raw)?;
     let (ngf, channels) = network::check(&chosen)?;
 
-    let big_endian = storages.big_endian();
-    let mut tensors = Vec::with_capacity(chosen.tensors.len());
-    for (name, tensor) in &chosen.tensors {
-        let storage = storages.read(&tensor.storage).map_err(|reason| {
-            format!(
-                "tensor {}: storage {} {reason}",
-                quoted(name),
-                quoted(tensor.storage.key)
-            )
-        })?;
-        let values = tensor
-            .values(storage, big_endian)
-            .map_err(|reason| format!("tensor {} {reason}", quoted(name)))?;
-        tensors.push(Named {
-            name: name.clone(),
-            shape: tensor.shape.clone(),
-            values,
-        });
-    }
-    let levels = tensors
-        .iter()
-        .find(|tensor| tensor.name == SIGMAS)
-        .map(|tensor| &tensor.values[..]);
+    let values = storages.values(&chosen.tensors)?;
+    let weight = |((name, tensor), values): (&(String, torch::Strided<'_>), _)| Weight {
+        name: name.clone(),
+        shape: tensor.shape.clone(),
+        values,
+    };
+    let weights: Vec<Weight> = chosen.tensors.iter().zip(values).map(weight).collect();
+    let levels = weights.iter().find(|weight| weight.name == SIGMAS);
     let image_size = options
         .image_size
-        .or_else(|| checkpoint::image_size(&object).filter(|&size| network::is_image_size(size)))
-        .or_else(|| network::published_image_size(channels, levels?));
+        .or_else(|| state_dict::image_size(&object).filter(|&size| network::is_image_size(size)))
+        .or_else(|| network::published_image_size(channels, &levels?.values));
     let converted = Converted {
-        container: parts.container,
+        container: saved.container,
         weights: chosen.weights,
         entry: chosen.entry,
         ngf,
@@ -196,7 +166,7 @@ fn read(bytes: &[u8], options: &ConvertOptions) -> Result<(Converted, Vec<Named>
         schedule: None,
         parameters: 0,
     };
-    Ok((converted, tensors))
+    Ok((converted, weights))
 }
 
 fn metadata(input: &Path, converted: &Converted) -> BTreeMap<&'static str, String> {
@@ -213,17 +183,17 @@ fn metadata(input: &Path, converted: &Converted) -> BTreeMap<&'static str, Strin
 }
 
 /// The file's bytes, the noise levels first: they are f32 in any case and so keep the rest aligned.
-fn serialise(tensors: &[Named], metadata: &BTreeMap<&str, String>, precision: Precision) -> Result<Vec<u8>, String> {
+fn serialise(weights: &[Weight], metadata: &BTreeMap<&str, String>, f16: bool) -> Result<Vec<u8>, String> {
     let mut halves = Vec::new();
-    if precision == Precision::F16 {
-        for tensor in tensors {
-            halves.push(narrow(tensor)?);
+    if f16 {
+        for weight in weights {
+            halves.push(narrow(weight)?);
         }
     }
-    let mut order: Vec<usize> = (0..tensors.len()).collect();
-    order.sort_by_key(|&i| tensors[i].name != SIGMAS);
+    let mut order: Vec<usize> = (0..weights.len()).collect();
+    order.sort_by_key(|&i| weights[i].name != SIGMAS);
     let written = |i: usize| {
-        let Named { name, shape, values } = &tensors[i];
+        let Weight { name, shape, values } = &weights[i];
         let values = match halves.get(i) {
             Some(halves) if name != SIGMAS => Slice::F16(halves),
             _ => Slice::F32(values),
@@ -236,11 +206,11 @@ fn serialise(tensors: &[Named], metadata: &BTreeMap<&str, String>, precision: Pr
     Ok(file)
 }
 
-fn narrow(tensor: &Named) -> Result<Vec<f16>, String> {
-    let halves: Vec<f16> = tensor.values.iter().map(|&value| f16::from_f32(value)).collect();
+fn narrow(weight: &Weight) -> Result<Vec<f16>, String> {
+    let halves: Vec<f16> = weight.values.iter().map(|&value| f16::from_f32(value)).collect();
     match halves.iter().position(|value| !value.is_finite()) {
-        Some(at) if tensor.name != SIGMAS => {
-            let (name, value) = (quoted(&tensor.name), tensor.values[at]);
+        Some(at) if weight.name != SIGMAS => {
+            let (name, value) = (quoted(&weight.name), weight.values[at]);
             Err(format!(
                 "tensor {name} holds {value}, too large for f16: convert to f32"
             ))

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::checkpoint::{Chosen, FIRST, SIGMAS};
-use super::value::quoted;
+use super::state_dict::{Chosen, FIRST, SIGMAS};
+use crate::files::quoted;
 use crate::prior::{Ncsnv2, parameters, square};
 
 /// The widest network believed; the published ones have ngf = 128.

@@ -74,7 +74,8 @@ impl Mutant {
 const BARRIER: &str = "bar.sync \t0;";
 
 /// Edits that both architectures' PTX allows.
-const MUTANTS: [Mutant; 12] = [
+const MUTANTS: [Mutant; 13] = [
+    Mutant::new("advance_step", "advance_step", ", 1;", ", 0;", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv f32 1×1→16", BARRIER, "", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv f32 1×16→32", BARRIER, "", Which::Last),
     Mutant::new("conv_f16_64x64", "conv F16 2×24", BARRIER, "", Which::Last),

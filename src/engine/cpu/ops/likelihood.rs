@@ -4,9 +4,12 @@
 //! instruction set of the machine; the bits are the same without it, only slower.
 
 use qcs_kernels::likelihood::diag_gradient::diag_gradient;
+use qcs_kernels::likelihood::ep_carry::ep_carry;
+use qcs_kernels::likelihood::ep_damp::ep_damp;
 use qcs_kernels::likelihood::ep_gradient::ep_gradient;
 use qcs_kernels::likelihood::ep_moments::ep_moments;
 use qcs_kernels::likelihood::ep_separate::ep_separate;
+use qcs_kernels::likelihood::ep_settle::ep_settle;
 use qcs_kernels::likelihood::ep_start::ep_start;
 
 use crate::engine::cpu::memory::Operands;
@@ -43,16 +46,86 @@ impl CpuSession<'_> {
                 tau_f,
                 h_g,
                 tau_g,
+                live,
             } => {
+                let live = live.map(|live| at.read::<u32>(live));
                 let (all_z, all_h_f, all_tau_f) = (at.read::<f64>(z), at.read::<f64>(h_f), at.read::<f64>(tau_f));
                 let messages = ((at.write(h_g), m), (at.write(tau_g), 1));
                 self.threads.for_each2(messages.0, messages.1, &|state, h_g, tau_g| {
+                    if live.is_some_and(|live| live[state] == 0) {
+                            return;
+                        }
                     let at = state * m..(state + 1) * m;
                     let (lower, upper) = (&all_lower[at.clone()], &all_upper[at.clone()]);
                     let (z, h_f, tau_f) = (&all_z[at.clone()], &all_h_f[at], all_tau_f[state]);
                     let tau_g = &mut tau_g[0];
                     dispatch!(isa, moments(lower: &[f64], upper: &[f64], z: &[f64], h_f: &[f64], tau_f: f64, h_g: &mut [f64], tau_g: &mut f64));
                 });
+            }
+            LikelihoodOp::EpCarry {
+                resting,
+                z,
+                sites,
+                live,
+                pace,
+            } => {
+                let (resting, z, tau_g) = (at.read::<u32>(resting), at.read::<f64>(z), at.read::<f64>(sites.tau_g));
+                let m = z.len() / resting.len();
+                let (live, pace) = (at.write::<u32>(live), at.write::<f64>(pace));
+                let sites = at
+                    .write::<f64>(sites.z)
+                    .chunks_mut(m)
+                    .zip(at.write::<f64>(sites.h_g).chunks_mut(m));
+                for (state, (site_z, h_g)) in sites.enumerate() {
+                    let z = &z[state * m..(state + 1) * m];
+                    let (lives, paced) = ep_carry(resting[state], z, site_z, h_g, tau_g[state]);
+                    live[state] = lives;
+                    pace[2 * state..2 * state + 2].copy_from_slice(&paced);
+                }
+            }
+            LikelihoodOp::EpDamp {
+                live,
+                pace,
+                new_h_g,
+                new_tau_g,
+                sites,
+            } => {
+                let (live, pace) = (at.read::<u32>(live), at.read::<f64>(pace));
+                let (new_h_g, new_tau_g) = (at.read::<f64>(new_h_g), at.read::<f64>(new_tau_g));
+                let (h_g, tau_g) = (at.write::<f64>(sites.h_g), at.write::<f64>(sites.tau_g));
+                let m = h_g.len() / live.len();
+                for (state, h_g) in h_g.chunks_mut(m).enumerate().filter(|(state, _)| live[*state] != 0) {
+                    let new = &new_h_g[state * m..(state + 1) * m];
+                    ep_damp(pace[2 * state], new, new_tau_g[state], h_g, &mut tau_g[state]);
+                }
+            }
+            LikelihoodOp::EpSettle {
+                new_h_f,
+                new_tau_f,
+                sites,
+                h_f,
+                tau_f,
+                pace,
+                live,
+                tolerance,
+            } => {
+                let (new_h_f, new_tau_f) = (at.read::<f64>(new_h_f), at.read::<f64>(new_tau_f));
+                let (h_g, h_f) = (at.read::<f64>(sites.h_g), at.write::<f64>(h_f));
+                let (tau_f, pace) = (at.write::<f64>(tau_f), at.write::<f64>(pace));
+                let (live, count) = (at.write::<u32>(live), at.write::<u32>(sites.count));
+                let m = h_f.len() / live.len();
+                for (state, h_f) in h_f.chunks_mut(m).enumerate() {
+                    if live[state] == 0 {
+                        continue;
+                    }
+                    let of = state * m..(state + 1) * m;
+                    let mut paced = [pace[2 * state], pace[2 * state + 1]];
+                    let (new, h_g, tau_f) = (&new_h_f[of.clone()], &h_g[of], &mut tau_f[state]);
+                    let goes_on = ep_settle(new, new_tau_f[state], h_g, h_f, tau_f, &mut paced, tolerance);
+                    pace[2 * state..2 * state + 2].copy_from_slice(&paced);
+                    live[state] = u32::from(goes_on);
+                    count[state] += 1;
+                }
             }
             LikelihoodOp::EpSeparate {
                 level,

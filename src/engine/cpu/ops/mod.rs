@@ -4,3 +4,4 @@ pub mod likelihood;
 pub mod network;
 pub mod product;
 pub mod sampler;
+pub mod turbo;

@@ -1,9 +1,12 @@
 //! Expectation propagation and its diagonal forerunner.
 
 use qcs_kernels::likelihood::diag_gradient::DiagGradientArgs;
+use qcs_kernels::likelihood::ep_carry::EpCarryArgs;
+use qcs_kernels::likelihood::ep_damp::EpDampArgs;
 use qcs_kernels::likelihood::ep_gradient::EpGradientArgs;
 use qcs_kernels::likelihood::ep_moments::{EpMessagesArgs, EpMomentsArgs};
 use qcs_kernels::likelihood::ep_separate::EpSeparateArgs;
+use qcs_kernels::likelihood::ep_settle::EpSettleArgs;
 use qcs_kernels::likelihood::ep_start::EpStartArgs;
 
 use super::{Call, Caller};
@@ -37,8 +40,11 @@ impl Caller<'_> {
                 tau_f,
                 h_g,
                 tau_g,
+                live,
             } => {
+                let live = self.tensor_or_none(live);
                 let moments = EpMomentsArgs {
+                    live,
                     lower,
                     upper,
                     z: self.tensor(z),
@@ -50,6 +56,7 @@ impl Caller<'_> {
                     measurements,
                 };
                 let messages = EpMessagesArgs {
+                    live,
                     h_f: self.tensor(h_f),
                     tau_f: self.tensor(tau_f),
                     variances: self.at(scratch),
@@ -60,6 +67,61 @@ impl Caller<'_> {
                 };
                 vec![Call::of(&moments), Call::of(&messages)]
             }
+            LikelihoodOp::EpCarry {
+                resting,
+                z,
+                sites,
+                live,
+                pace,
+            } => vec![Call::of(&EpCarryArgs {
+                resting: self.tensor(resting),
+                z: self.tensor(z),
+                site_z: self.tensor(sites.z),
+                h_g: self.tensor(sites.h_g),
+                tau_g: self.tensor(sites.tau_g),
+                live: self.tensor(live),
+                pace: self.tensor(pace),
+                states,
+                measurements,
+            })],
+            LikelihoodOp::EpDamp {
+                live,
+                pace,
+                new_h_g,
+                new_tau_g,
+                sites,
+            } => vec![Call::of(&EpDampArgs {
+                live: self.tensor(live),
+                pace: self.tensor(pace),
+                new_h_g: self.tensor(new_h_g),
+                new_tau_g: self.tensor(new_tau_g),
+                h_g: self.tensor(sites.h_g),
+                tau_g: self.tensor(sites.tau_g),
+                states,
+                measurements,
+            })],
+            LikelihoodOp::EpSettle {
+                new_h_f,
+                new_tau_f,
+                sites,
+                h_f,
+                tau_f,
+                pace,
+                live,
+                tolerance,
+            } => vec![Call::of(&EpSettleArgs {
+                new_h_f: self.tensor(new_h_f),
+                new_tau_f: self.tensor(new_tau_f),
+                h_g: self.tensor(sites.h_g),
+                h_f: self.tensor(h_f),
+                tau_f: self.tensor(tau_f),
+                pace: self.tensor(pace),
+                live: self.tensor(live),
+                count: self.tensor(sites.count),
+                tolerance,
+                states,
+                measurements,
+            })],
             LikelihoodOp::EpSeparate {
                 level,
                 input,

@@ -4,6 +4,7 @@ mod likelihood;
 mod network;
 mod product;
 mod sampler;
+mod turbo;
 
 use qcs_kernels::global::Global;
 use qcs_kernels::launch::{Arguments, BLOCK, Launch};
@@ -51,6 +52,7 @@ impl Caller<'_> {
             Op::Product(op) => vec![self.product(op)],
             Op::Likelihood(op) => self.likelihood(op, scratch),
             Op::Sampler(op) => self.sampler(op, scratch),
+            Op::Turbo(op) => vec![self.turbo(op)],
         }
     }
 

@@ -1,8 +1,8 @@
 //! Predicts the time of a Langevin step on GPUs that nobody here has: the CUDA engine runs one step on the emulator, which
 //! counts instructions and bytes, and a model sets those against the published peaks.
 //!
-//! `cargo run --release --example predict` prints the tables; `-- --write` puts them into `docs/performance.md` between two
-//! marks; `--reuse` takes the counts of the last time from the target folder instead of counting again, which takes minutes.
+//! `cargo run --release -p qcs-predict` prints the tables; `-- --write` puts them into `benches/results/predicted.md`; `--reuse`
+//! takes the counts of the last time from the target folder instead of counting again, which takes minutes.
 
 mod count;
 mod counts;
@@ -11,11 +11,12 @@ mod model;
 mod table;
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use qcs::methods::Preset;
 use qcs::{Error, Result};
+use qcs_emulator::stand_in::{self, Library};
 
 use counts::CountedOp;
 use gpu::{A100, Gpu, V100};
@@ -34,8 +35,8 @@ const CASES: [(Gpu, &str); 5] = [
     (A100, "fp16"),
 ];
 
-const BEGIN: &str = "<!-- begin: cargo run --release --example predict -- --write -->";
-const END: &str = "<!-- end of the prediction -->";
+/// The repository
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -58,8 +59,7 @@ fn main() -> Result<()> {
         )));
     }
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let resources = read(&root.join("kernels/RESOURCES.md"))?;
+    let resources = read(&Path::new(ROOT).join("kernels/RESOURCES.md"))?;
     let mut all: Vec<Predicted> = Vec::new();
     for (gpu, precision) in CASES {
         // Only the tensor-core kernels differ between the architectures.
@@ -75,30 +75,30 @@ fn main() -> Result<()> {
             &gpu::resources(&resources, gpu.sm),
         ));
     }
-    let section = section(&all)?;
+    let document = document(&all)?;
     if !has("--write") {
-        print!("{section}");
+        print!("{document}");
         return Ok(());
     }
-    let path = root.join("docs/performance.md");
-    let document = replace_section(&read(&path)?, &section)?;
-    std::fs::write(&path, document).map_err(failed)
+    std::fs::write(Path::new(ROOT).join("benches/results/predicted.md"), document).map_err(failed)
 }
 
 /// The counts of a step, from a child process that finds the emulator as its CUDA driver.
 fn counted(sm: u32, precision: &str, reuse: bool) -> Result<Vec<CountedOp>> {
     let program = std::env::current_exe().map_err(failed)?;
-    let target = program.ancestors().nth(2).expect("it lies in target/release/examples");
-    let folder = target.join("predict");
+    let folder = program.with_file_name("predict");
     let saved = folder.join(format!("sm_{sm}-{precision}.json"));
     if !(reuse && saved.exists()) {
         eprintln!("counting sm_{sm}, {precision}");
-        let libraries = link_emulator(&folder, &target.join("deps/libqcs_emulator.so"))?;
+        // The driver, and NVTX, whose ranges tell the ops apart. Without cuBLAS all products are our own.
+        let libraries = folder.join("lib");
+        stand_in::link(&libraries, &[Library::Driver, Library::Nvtx]).map_err(failed)?;
         let launches = folder.join("launches.jsonl");
-        let output = Command::new(&program)
+        let mut command = Command::new(&program);
+        stand_in::search_first(&mut command, &libraries);
+        let output = command
             .args(["count", precision])
             .arg(&launches)
-            .env("LD_LIBRARY_PATH", &libraries)
             .env("QCS_EMU_SM", sm.to_string())
             .env("QCS_EMU_LAUNCHES", &launches)
             .env("QCS_EMU_PROFILE", "1")
@@ -117,22 +117,12 @@ fn counted(sm: u32, precision: &str, reuse: bool) -> Result<Vec<CountedOp>> {
     serde_json::from_str(&read(&saved)?).map_err(failed)
 }
 
-/// The driver, and NVTX, whose ranges tell the ops apart. Without cuBLAS all products are our own.
-fn link_emulator(folder: &Path, library: &Path) -> Result<PathBuf> {
-    let links = folder.join("lib");
-    let _ = std::fs::remove_dir_all(&links);
-    std::fs::create_dir_all(&links).map_err(failed)?;
-    for name in ["libcuda.so.1", "libnvToolsExt.so.1"] {
-        std::os::unix::fs::symlink(library, links.join(name)).map_err(failed)?;
-    }
-    Ok(links)
-}
-
-fn section(all: &[Predicted]) -> Result<String> {
+fn document(all: &[Predicted]) -> Result<String> {
     let preset = Preset::find(PRESET)?;
     let steps = preset.levels * preset.steps_per_level;
     let mut text = format!(
-        "**A prediction. Nothing below has run on hardware.** The CUDA engine ran one step of {PRESET} (ngf {NGF}, batch {BATCH}, \
+        "`cargo run --release -p qcs-predict -- --write`\n\n\
+         **A prediction. Nothing below has run on hardware.** The CUDA engine ran one step of {PRESET} (ngf {NGF}, batch {BATCH}, \
          M = {}, EP with five iterations) on the emulator, which counted instructions and bytes of every launch. A launch \
          takes as long as the slowest of what it needs takes at its published rate, plus {} µs for its node in the graph (an \
          assumption). These are lower bounds: latencies, and stalls between what could overlap, are not in them. Hand-written \
@@ -179,16 +169,6 @@ const ASSUMPTIONS: &str = "
 - Convolutions of one shape were counted once. The PTX of all kernels but those of the tensor cores is the same for both GPUs.
 ";
 
-/// Replaces what stands between the marks.
-fn replace_section(document: &str, section: &str) -> Result<String> {
-    let parts = document.split_once(BEGIN).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(END)?;
-        Some((before, after))
-    });
-    let (before, after) = parts.ok_or_else(|| Error::Failed(format!("the document has no {BEGIN} … {END}")))?;
-    Ok(format!("{before}{BEGIN}\n\n{section}\n{END}{after}"))
-}
-
 fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|e| Error::Failed(format!("{}: {e}", path.display())))
 }
@@ -205,7 +185,7 @@ mod tests {
 
     /// From `.entry NAME(` to the brace that ends it, labels without the function's number.
     fn kernels(sm: u32) -> BTreeMap<String, String> {
-        let path = format!("{}/kernels/ptx/qcs_sm_{sm}.ptx", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{ROOT}/kernels/ptx/qcs_sm_{sm}.ptx");
         let text = std::fs::read_to_string(path).unwrap();
         let bodies = text
             .split(".entry ")
@@ -230,14 +210,5 @@ mod tests {
         for (name, body) in volta.iter().filter(|(name, _)| !name.starts_with("conv_f16")) {
             assert!(ampere[name] == *body, "{name}");
         }
-    }
-
-    #[test]
-    fn only_what_stands_between_the_marks_is_replaced() {
-        let document = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
-        let replaced = replace_section(&document, "new").unwrap();
-        assert_eq!(replaced, format!("before\n{BEGIN}\n\nnew\n{END}\nafter\n"));
-        assert_eq!(replace_section(&replaced, "new").unwrap(), replaced);
-        assert!(replace_section("no marks", "new").is_err());
     }
 }

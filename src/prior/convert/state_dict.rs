@@ -1,4 +1,4 @@
-//! Which of a checkpoint's dicts holds the weights, and what they are called.
+//! Which of a checkpoint's dicts is NCSNv2's state dict, and what they are called.
 //!
 //! Known roots: NCSNv2's list [model, optimiser, epoch, step, EMA], a dict with entries such as `model` and `ema`, and
 //! a bare state dict. A set of weights is recognised by its first convolution, not by its place.
@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use super::Weights;
-use super::pickle::Pickle;
-use super::value::{Id, Node, Tensor, Value, quoted};
+use crate::files::quoted;
+use crate::files::torch::{Id, Node, Pickle, Strided, Value};
 
 /// The tensor by which NCSNv2's weights are recognised.
 pub(super) const FIRST: &str = "begin_conv.weight";
@@ -19,7 +19,7 @@ const WRAPPERS: [&str; 5] = ["shadow", "shadow_params", "state_dict", "model", "
 /// The set of weights that was asked for.
 pub(super) struct Chosen<'a> {
     /// By name, without `module.`.
-    pub tensors: Vec<(String, Tensor<'a>)>,
+    pub tensors: Vec<(String, Strided<'a>)>,
     pub weights: Weights,
     /// Where in the checkpoint they are.
     pub entry: String,
@@ -181,7 +181,7 @@ fn named_tensors<'a>(
     pickle: &Pickle<'a>,
     weights: Value<'a>,
     entry: &str,
-) -> Result<Vec<(String, Tensor<'a>)>, String> {
+) -> Result<Vec<(String, Strided<'a>)>, String> {
     let entries = pickle.heap.entries(weights).unwrap_or_default();
     let mut tensors = HashMap::with_capacity(entries.len());
     let mut order = Vec::new();
@@ -213,7 +213,7 @@ fn names_by_order<'a>(
     list: Value<'a>,
     model: Option<Candidate<'a>>,
     entry: &str,
-) -> Result<Vec<(String, Tensor<'a>)>, String> {
+) -> Result<Vec<(String, Strided<'a>)>, String> {
     let items = pickle.heap.items(list).unwrap_or_default();
     let model = model.ok_or_else(|| format!("{entry} is a list without names, and no model beside it gives them"))?;
     let mut named = named_tensors(pickle, model.weights, &entry_name(model.key))?;

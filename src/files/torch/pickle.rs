@@ -13,7 +13,7 @@ use super::value::{Global, Heap, Node, Value};
 const MAX_STEPS: usize = 1 << 20;
 
 /// What a pickle describes.
-pub(super) struct Pickle<'a> {
+pub(crate) struct Pickle<'a> {
     pub root: Value<'a>,
     pub heap: Heap<'a>,
     /// Bytes of the input that the pickle took.
@@ -21,7 +21,7 @@ pub(super) struct Pickle<'a> {
 }
 
 /// Runs the pickle at the beginning of `input`; the error is the reason in words.
-pub(super) fn read(input: &[u8]) -> Result<Pickle<'_>, String> {
+pub(crate) fn read(input: &[u8]) -> Result<Pickle<'_>, String> {
     let mut machine = Machine {
         input,
         at: 0,

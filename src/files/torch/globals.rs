@@ -4,7 +4,7 @@
 //! not to matter and leave an [`Node::Opaque`] behind. Any other call is refused by name: no checkpoint of weights
 //! needs it, and a file that would run commands under `torch.load` should not pass for a good one.
 
-use super::value::{Dtype, Global, Heap, Node, Storage, Tensor, Value};
+use super::value::{Dtype, Global, Heap, Node, Storage, Strided, Value};
 
 /// Modules whose functions may be called in a checkpoint without mattering to the weights.
 const IGNORED_MODULES: &[&str] = &[
@@ -230,7 +230,7 @@ fn rebuild_tensor<'a>(
         Some("bfloat16") => Dtype::BF16,
         Some(_) => Dtype::Other(1),
     };
-    Ok(heap.push(Node::Tensor(Box::new(Tensor {
+    Ok(heap.push(Node::Tensor(Box::new(Strided {
         storage,
         dtype,
         offset: size(offset)?,
@@ -305,6 +305,6 @@ mod tests {
             .into_iter()
             .flat_map(|v| half::bf16::from_f32(v).to_le_bytes())
             .collect();
-        assert_eq!(tensor.values(&storage, false).unwrap(), [1.0, 2.0, 3.0]);
+        assert_eq!(tensor.values_in(&storage, false).unwrap(), [1.0, 2.0, 3.0]);
     }
 }

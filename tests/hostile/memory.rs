@@ -1,24 +1,39 @@
 //! An allocator that remembers the largest request, so that tests can tell what a file talked the program into.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::Cell;
 
 struct Watched;
 
 #[global_allocator]
 static ALLOCATOR: Watched = Watched;
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Of this thread alone: tests run side by side, and some make large files.
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
+}
+
+fn note(size: usize) {
+    // At the end of a thread there is no cell left, and no test to tell.
+    let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
+}
 
 // SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
+        note(layout.size());
         // SAFETY: the caller's promise about `layout` is the system's condition.
         unsafe { System.alloc(layout) }
     }
 
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        LARGEST.fetch_max(size, Ordering::Relaxed);
+        note(size);
         // SAFETY: as above; `pointer` came from this allocator, and so from the system's.
         unsafe { System.realloc(pointer, layout, size) }
     }
@@ -29,7 +44,7 @@ unsafe impl GlobalAlloc for Watched {
     }
 }
 
-/// The most bytes asked for at once since the program began, by any test.
+/// The most bytes that this thread asked for at once since the last call, or since it began.
 pub fn largest_allocation() -> usize {
-    LARGEST.load(Ordering::Relaxed)
+    LARGEST.replace(0)
 }

@@ -1,11 +1,13 @@
 //! What a pickle describes, as inert data: none of it was ever a Python object.
 
+use crate::files::quoted;
+
 /// One value; of those that cannot matter to weights, only the kind is kept.
 ///
 /// Containers live in the [`Heap`] and are referred to by index: a value is `Copy`, a cycle costs nothing, and a nest
 /// a million deep is dropped without recursion.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     None,
     Bool,
     Int(i64),
@@ -20,18 +22,18 @@ pub(super) enum Value<'a> {
 
 /// A place in the [`Heap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Id(u32);
+pub(crate) struct Id(u32);
 
 /// The name of a Python class or function; a name only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Global<'a> {
+pub(crate) struct Global<'a> {
     pub module: &'a str,
     pub name: &'a str,
 }
 
 /// A value with parts.
 #[derive(Debug)]
-pub(super) enum Node<'a> {
+pub(crate) enum Node<'a> {
     Tuple(Vec<Value<'a>>),
     /// A list or a set.
     List(Vec<Value<'a>>),
@@ -45,12 +47,12 @@ pub(super) enum Node<'a> {
     Opaque(Global<'a>),
     Storage(Storage<'a>),
     /// Boxed: a hostile pickle makes a million nodes, and all would be as large as the largest.
-    Tensor(Box<Tensor<'a>>),
+    Tensor(Box<Strided<'a>>),
 }
 
 /// A block of numbers outside the pickle, or a part of one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Storage<'a> {
+pub(crate) struct Storage<'a> {
     pub key: &'a str,
     pub dtype: Dtype,
     /// Elements of the whole block.
@@ -63,7 +65,7 @@ pub(super) struct Storage<'a> {
 
 /// A strided view of a storage.
 #[derive(Clone, Debug)]
-pub(super) struct Tensor<'a> {
+pub(crate) struct Strided<'a> {
     pub storage: Storage<'a>,
     pub dtype: Dtype,
     /// In elements of `dtype` from the storage's first one.
@@ -74,7 +76,7 @@ pub(super) struct Tensor<'a> {
 
 /// A type of number, as far as weights need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dtype {
+pub(crate) enum Dtype {
     F16,
     BF16,
     F32,
@@ -96,7 +98,7 @@ impl Dtype {
 
 /// Every value with parts that a pickle made.
 #[derive(Debug, Default)]
-pub(super) struct Heap<'a> {
+pub(crate) struct Heap<'a> {
     nodes: Vec<Node<'a>>,
     copied: usize,
 }
@@ -161,7 +163,7 @@ impl<'a> Heap<'a> {
         self.entries(value)?.iter().rfind(named).map(|entry| entry.1)
     }
 
-    pub fn tensor(&self, value: Value<'a>) -> Option<&Tensor<'a>> {
+    pub fn tensor(&self, value: Value<'a>) -> Option<&Strided<'a>> {
         match self.node(value)? {
             Node::Tensor(tensor) => Some(tensor),
             _ => None,
@@ -202,14 +204,4 @@ impl std::fmt::Display for Global<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&quoted(&format!("{}.{}", self.module, self.name)))
     }
-}
-
-/// A name from the file, fit for a message: on one line and not too long.
-pub(super) fn quoted(name: &str) -> String {
-    const LONGEST: usize = 80;
-    let mut text: String = name.chars().take(LONGEST).flat_map(char::escape_debug).collect();
-    if name.chars().nth(LONGEST).is_some() {
-        text.push('…');
-    }
-    format!("`{text}`")
 }

@@ -1,0 +1,98 @@
+//! EP with carried sites, damped, until it settles: what turbo's rounds are made of. The messages are those of
+//! [`Ep`](super::Ep); the sites go on from the last round, the new ones are mixed with them, and a state rests once its
+//! messages have stopped moving.
+
+use crate::plan::{Contents, LikelihoodOp, PlanBuilder, ProductOp, Sites, TensorId};
+use crate::problem::Problem;
+
+/// Settings of a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SettledEp {
+    /// The most iterations
+    pub iterations: usize,
+    /// The relative change of the messages below which a state rests
+    pub tolerance: f64,
+}
+
+impl SettledEp {
+    /// Appends a round at the noise level of each state for the states whose flag `resting` is 0; `z` is A·x.
+    pub fn push(
+        &self,
+        plan: &mut PlanBuilder,
+        problem: &Problem,
+        resting: TensorId,
+        level: TensorId,
+        z: TensorId,
+        sites: Sites,
+    ) {
+        let m = problem.a().rows();
+        let [h_f, new_h_f, new_h_g] = [(); 3].map(|()| plan.temporary(Contents::F64(m)));
+        let [tau_f, new_tau_f, new_tau_g] = [(); 3].map(|()| plan.temporary(Contents::F64(1)));
+        let (live, pace) = (plan.temporary(Contents::U32(1)), plan.temporary(Contents::F64(2)));
+        plan.push(LikelihoodOp::EpCarry {
+            resting,
+            z,
+            sites,
+            live,
+            pace,
+        });
+        separate(plan, problem, level, sites, h_f, tau_f);
+        for _ in 0..self.iterations {
+            plan.push(LikelihoodOp::EpMoments {
+                z,
+                h_f,
+                tau_f,
+                h_g: new_h_g,
+                tau_g: new_tau_g,
+                live: Some(live),
+            });
+            plan.push(LikelihoodOp::EpDamp {
+                live,
+                pace,
+                new_h_g,
+                new_tau_g,
+                sites,
+            });
+            separate(plan, problem, level, sites, new_h_f, new_tau_f);
+            plan.push(LikelihoodOp::EpSettle {
+                new_h_f,
+                new_tau_f,
+                sites,
+                h_f,
+                tau_f,
+                pace,
+                live,
+                tolerance: self.tolerance,
+            });
+        }
+    }
+}
+
+/// From the sites, through the covariance, to the message of node b.
+fn separate(plan: &mut PlanBuilder, problem: &Problem, level: TensorId, sites: Sites, h_f: TensorId, tau_f: TensorId) {
+    let m = problem.a().rows();
+    // Where U is the identity, the eigenbasis is the one we are in.
+    let (input, output) = if problem.is_rotated() {
+        let [input, output] = [(); 2].map(|()| plan.temporary(Contents::F64(m)));
+        plan.push(ProductOp::RotateIn {
+            input: sites.h_g,
+            output: input,
+        });
+        (input, output)
+    } else {
+        (sites.h_g, h_f)
+    };
+    plan.push(LikelihoodOp::EpSeparate {
+        level,
+        input,
+        tau_g: sites.tau_g,
+        output,
+        tau_f,
+    });
+    if problem.is_rotated() {
+        plan.push(ProductOp::RotateOut {
+            input: output,
+            output: h_f,
+        });
+    }
+}

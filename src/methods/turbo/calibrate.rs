@@ -1,0 +1,92 @@
+//! Measures what turbo must know of a prior: mean and variance of its data, and its denoising error by noise level.
+
+use qcs_kernels::philox::{Domain, Stream};
+
+use crate::engine::Engine;
+use crate::methods::prior_score;
+use crate::prior::{Denoiser, Prior};
+use crate::{Error, Images, Result};
+
+/// Noise levels of the table, geometric.
+pub const LEVELS: usize = 25;
+const LEAST: f64 = 0.01;
+const LARGEST: f64 = 20.0;
+
+/// The denoiser's table on the first `count` of the images; mean and variance on all of them. `watch` hears each level and
+/// its error, the mean squared error per pixel.
+///
+/// The same noise serves every level, so that the errors rise although they are measured. Where they stop rising, at
+/// levels that the network was never trained for, the table ends.
+///
+/// # Errors
+/// [`Error::Usage`] if there are no two images, they are not the prior's, or no table comes of it.
+pub fn calibrate(
+    engine: &mut dyn Engine,
+    prior: &Prior,
+    images: &Images,
+    count: usize,
+    watch: &mut dyn FnMut(f64, f64),
+) -> Result<Denoiser> {
+    if images.count() < 2 || count == 0 {
+        return Err(Error::usage("two images at least are needed to measure a prior"));
+    }
+    let (mean, variance) = moments(images);
+    let n = images.shape.len();
+    let clean = Images::new(images.shape, images.data[..count.min(images.count()) * n].to_vec());
+    let noise = noise(&clean);
+    let (mut levels, mut errors) = (Vec::new(), Vec::new());
+    for i in 0..LEVELS {
+        let level = LEAST * (LARGEST / LEAST).powf(i as f64 / (LEVELS - 1) as f64);
+        let noisy = clean.data.iter().zip(&noise).map(|(x, z)| x + level as f32 * z);
+        let noisy = Images::new(clean.shape, noisy.collect());
+        let score = prior_score(engine, prior, &noisy, level)?;
+        let squares = noisy.data.iter().zip(&score.data).zip(&clean.data).map(|((y, s), x)| {
+            let d = f64::from(*y) + level * level * f64::from(*s);
+            (d - f64::from(*x)).powi(2)
+        });
+        let error = squares.sum::<f64>() / clean.data.len() as f64;
+        watch(level, error);
+        let rises = errors.last().is_none_or(|&last| error as f32 > last);
+        if !rises || !error.is_finite() {
+            break;
+        }
+        levels.push(level as f32);
+        errors.push(error as f32);
+    }
+    let denoiser = Denoiser {
+        mean,
+        variance,
+        levels,
+        errors,
+    };
+    denoiser.check(prior.image())?;
+    Ok(denoiser)
+}
+
+/// The mean image, and the variance about it averaged over pixels.
+fn moments(images: &Images) -> (Vec<f32>, f64) {
+    let (n, count) = (images.shape.len(), images.count() as f64);
+    let mut mean = vec![0.0; n];
+    for image in images.iter() {
+        mean.iter_mut().zip(image).for_each(|(sum, &x)| *sum += f64::from(x));
+    }
+    mean.iter_mut().for_each(|sum| *sum /= count);
+    let squares = images.iter().flat_map(|image| image.iter().zip(&mean));
+    let variance = squares.map(|(&x, mean)| (f64::from(x) - mean).powi(2)).sum::<f64>() / count / n as f64;
+    (mean.into_iter().map(|x| x as f32).collect(), variance)
+}
+
+fn noise(images: &Images) -> Vec<f32> {
+    let mut noise = vec![0.0; images.data.len()];
+    for (image, noise) in noise.chunks_mut(images.shape.len()).enumerate() {
+        let stream = Stream {
+            seed: 0,
+            domain: Domain::Noise,
+            image: image as u32,
+            chain: 0,
+            step: 0,
+        };
+        stream.fill_normals(0, noise);
+    }
+    noise
+}

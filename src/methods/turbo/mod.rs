@@ -1,0 +1,195 @@
+//! Turbo: EP and the denoiser as two halves of one message passing (a generalised VAMP with a learned denoiser). It
+//! estimates the posterior mean in some 25 evaluations of the network; several chains are drawn from its last message.
+//!
+//! The paper's sampler assumes that x given x_t has variance beta²; the prior knows better, by its own denoising error.
+//! Here the two halves exchange extrinsic Gaussian messages: EP makes the cells Gaussian at N(mu, nu·I), a linear filter
+//! hands r = x + s·noise to the network, and what the network adds goes back as (mu, nu). Kin: GVAMP, and the score-based
+//! turbo message passing STMP and Q-STMP, which need (row-)orthogonally invariant A; this takes any A.
+
+mod calibrate;
+mod options;
+mod plan;
+
+use qcs_kernels::turbo::Scalars;
+use qcs_kernels::turbo::turbo_denoise::BROKEN;
+use toml::Table;
+
+pub use calibrate::{LEVELS, calibrate};
+pub use options::{TurboOptions, TurboSettings};
+
+use super::{BatchPlan, Divergence, Estimate, Flags, Given, Kind, Left, Method, Options, Pass, Preset, Samples};
+use crate::plan::{Step, Target};
+use crate::prior::{Denoiser, Prior};
+use crate::problem::Problem;
+use crate::{Error, Images, Result};
+
+/// Turbo.
+pub struct Turbo {
+    key: &'static str,
+}
+
+pub const TURBO: Turbo = Turbo { key: "turbo" };
+
+impl Kind for Turbo {
+    fn key(&self) -> &'static str {
+        self.key
+    }
+
+    fn title(&self) -> &'static str {
+        "turbo"
+    }
+
+    fn about(&self) -> &'static str {
+        "EP and the denoiser exchange messages: the posterior mean"
+    }
+
+    fn defaults(&self, prior: &Prior, preset: Option<&Preset>) -> Result<Table> {
+        Ok(TurboOptions::defaults(prior, preset)?.to_table())
+    }
+
+    fn of_flags(&self, flags: &Flags) -> Table {
+        flags.turbo.to_table()
+    }
+
+    fn over(&self, above: &Table, below: &Table) -> Result<Table> {
+        let below = TurboOptions::from_table(below)?;
+        Ok(TurboOptions::from_table(above)?.over(below).to_table())
+    }
+
+    fn resolve(&self, settings: &Table) -> Result<Table> {
+        let options = TurboOptions::from_table(settings)?;
+        options.settings()?;
+        Ok(options.to_table())
+    }
+
+    fn method(&self, settings: &Table) -> Result<Box<dyn Method>> {
+        Ok(Box::new(TurboOptions::from_table(settings)?.settings()?))
+    }
+}
+
+/// The problem and the denoiser, where both are there.
+fn needed<'a>(given: Given<'a>) -> Result<(&'a Problem, &'a Denoiser)> {
+    let problem = given
+        .problem
+        .ok_or_else(|| Error::usage("turbo reconstructs measured images: without a problem there is nothing to do"))?;
+    let denoiser = given.prior.denoiser().ok_or_else(|| {
+        let reason = "turbo needs the prior's denoising errors, which the file does not hold: measure them with `qcs calibrate --model FILE --images DATA`";
+        Error::bad_file(&given.prior.source, reason)
+    })?;
+    Ok((problem, denoiser))
+}
+
+impl Method for TurboSettings {
+    fn check(&self, given: Given<'_>) -> Result<()> {
+        needed(given).map(|_| ())
+    }
+
+    fn passes<'a>(&'a self, given: Given<'a>) -> Vec<Box<dyn Pass + 'a>> {
+        let messages = Messages { settings: self, given };
+        let mut passes: Vec<Box<dyn Pass + 'a>> = vec![Box::new(messages)];
+        if given.chains > 1 {
+            passes.push(Box::new(Draws { settings: self, given }));
+        }
+        passes
+    }
+
+    fn outcome(&self, given: Given<'_>, left: &Left) -> Samples {
+        let shape = given.prior.image();
+        let d = Images::new(shape, left.values("d"));
+        let numbers = left.values::<f64>("scalars");
+        let eta = numbers
+            .chunks_exact(Scalars::LEN)
+            .map(|values| Scalars::of(values.try_into().expect("chunks of that length")).eta);
+        let counts = |name: &str| {
+            left.values::<u32>(name)
+                .into_iter()
+                .map(|count| count as usize)
+                .collect()
+        };
+        let (evaluations, done): (Vec<usize>, _) = (counts("steps"), left.values::<u32>("done"));
+        let mut diverged = Vec::new();
+        for image in (0..done.len()).filter(|&image| done[image] == BROKEN) {
+            diverged.extend((0..given.chains).map(|chain| Divergence {
+                image,
+                chain,
+                level: evaluations[image],
+                step: 1,
+            }));
+        }
+        Samples {
+            states: if given.chains > 1 {
+                Images::new(shape, left.values("x"))
+            } else {
+                d.clone()
+            },
+            chains: given.chains,
+            diverged,
+            seconds: left.seconds,
+            estimate: Some(Estimate {
+                mean: d,
+                predicted_error: eta.map(f64::sqrt).collect(),
+                evaluations,
+                ep_iterations: counts("ep_iterations"),
+            }),
+        }
+    }
+}
+
+/// The first pass: every image by itself, until it has settled.
+struct Messages<'a> {
+    settings: &'a TurboSettings,
+    given: Given<'a>,
+}
+
+impl Pass for Messages<'_> {
+    fn per_chain(&self) -> bool {
+        false
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        numbered(self.settings.evaluations)
+    }
+
+    fn stage(&self) -> &'static str {
+        "iteration"
+    }
+
+    fn compile(&self, batch: usize, target: &dyn Target) -> BatchPlan {
+        let needed = needed(self.given).expect("checked before anything is compiled");
+        plan::message_passing(self.settings, self.given, needed, batch, target)
+    }
+}
+
+/// The second pass: every chain of an image from its last message.
+struct Draws<'a> {
+    settings: &'a TurboSettings,
+    given: Given<'a>,
+}
+
+impl Pass for Draws<'_> {
+    fn per_chain(&self) -> bool {
+        true
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        numbered(self.settings.draw_steps)
+    }
+
+    fn stage(&self) -> &'static str {
+        "draw step"
+    }
+
+    fn compile(&self, batch: usize, target: &dyn Target) -> BatchPlan {
+        plan::draws(self.settings, self.given, batch, target)
+    }
+}
+
+/// Steps of which each is a stage: what they compute with lies in the states.
+fn numbered(count: u32) -> Vec<Step> {
+    let step = |index| Step {
+        index,
+        stage: index + 1,
+        ..Step::default()
+    };
+    (0..count).map(step).collect()
+}

@@ -1,0 +1,264 @@
+//! The plans of turbo's two passes: the message passing, and draws from its last message.
+
+use super::TurboSettings;
+use crate::engine::Wait;
+use crate::likelihood::SettledEp;
+use crate::methods::{BatchPlan, Given};
+use crate::plan::{Contents, PlanBuilder, ProductOp, Program, Sites, Target, TensorId, TurboOp};
+use crate::prior::Denoiser;
+use crate::problem::Problem;
+use qcs_kernels::turbo::Scalars;
+
+/// EP's iterations before an image's first evaluation of the network, when it has no sites yet, and in each round.
+const FIRST_ROUND: usize = 12;
+const ROUND: usize = 4;
+/// EP's messages have settled when they change by less.
+const EP_TOLERANCE: f64 = 1e-2;
+/// The least s over the table's least level: a higher one caps high SNR.
+const LEAST: f64 = 0.1;
+/// The last level of a draw.
+const LAST_LEVEL: f64 = 0.01;
+
+/// What a state is; see the kernels' `turbo` room.
+struct State {
+    steps: TensorId,
+    done: TensorId,
+    mu: TensorId,
+    level: TensorId,
+    sites: Sites,
+    r: TensorId,
+    s: TensorId,
+    velocity: TensorId,
+    f: TensorId,
+    d: TensorId,
+    scalars: TensorId,
+}
+
+impl State {
+    fn new(plan: &mut PlanBuilder, n: usize, m: usize) -> Self {
+        let mut flag = || plan.persistent(Contents::U32(1));
+        let (steps, done, count) = (flag(), flag(), flag());
+        let mut image = || plan.persistent(Contents::F32(n));
+        let (mu, r, velocity, f, d) = (image(), image(), image(), image(), image());
+        let mut cells = || plan.persistent(Contents::F64(m));
+        let (z, h_g) = (cells(), cells());
+        let mut number = || plan.persistent(Contents::F64(1));
+        let (level, s, tau_g) = (number(), number(), number());
+        Self {
+            steps,
+            done,
+            mu,
+            level,
+            sites: Sites { z, h_g, tau_g, count },
+            r,
+            s,
+            velocity,
+            f,
+            d,
+            scalars: plan.persistent(Contents::F64(Scalars::LEN)),
+        }
+    }
+
+    /// Everything, by name.
+    fn tensors(&self) -> Vec<(&'static str, TensorId)> {
+        vec![
+            ("steps", self.steps),
+            ("done", self.done),
+            ("mu", self.mu),
+            ("level", self.level),
+            ("z", self.sites.z),
+            ("h_g", self.sites.h_g),
+            ("tau_g", self.sites.tau_g),
+            ("ep_iterations", self.sites.count),
+            ("r", self.r),
+            ("s", self.s),
+            ("velocity", self.velocity),
+            ("f", self.f),
+            ("d", self.d),
+            ("scalars", self.scalars),
+        ]
+    }
+}
+
+/// The message passing. A state that begins is given sites first; then every step is a round of EP, a step of the message
+/// to the prior, an evaluation of the network, and the message back.
+pub fn message_passing(
+    settings: &TurboSettings,
+    given: Given<'_>,
+    (problem, denoiser): (&Problem, &Denoiser),
+    batch: usize,
+    target: &dyn Target,
+) -> BatchPlan {
+    let (m, n) = (problem.a().rows(), problem.a().cols());
+    let entries = denoiser.levels.len();
+    let mut plan = PlanBuilder::new(batch, target);
+    let state = State::new(&mut plan, n, m);
+    let State {
+        steps,
+        done,
+        mu,
+        level,
+        sites,
+        r,
+        s,
+        velocity,
+        f,
+        d,
+        scalars,
+    } = state;
+    let mean = plan.param(Denoiser::MEAN.to_owned(), &[n]);
+    let log_levels = plan.param(Denoiser::LOG_LEVELS.to_owned(), &[entries]);
+    let log_ratios = plan.param(Denoiser::LOG_RATIOS.to_owned(), &[entries]);
+    let round = |plan: &mut PlanBuilder, iterations: usize, resting: TensorId| {
+        let z = plan.temporary(Contents::F64(m));
+        plan.push(ProductOp::Project { x: mu, z });
+        let ep = SettledEp {
+            iterations,
+            tolerance: EP_TOLERANCE,
+        };
+        ep.push(plan, problem, resting, level, z, sites);
+    };
+
+    plan.begin(Program::Start);
+    plan.push(TurboOp::Start {
+        mean,
+        deviation: denoiser.variance.sqrt(),
+        steps,
+        mu,
+        level,
+        sites,
+        scalars,
+        done,
+    });
+    round(&mut plan, FIRST_ROUND, steps);
+
+    plan.begin(Program::Step);
+    round(&mut plan, ROUND, done);
+    let score = filtered_score(&mut plan, problem, level, sites);
+    plan.push(TurboOp::Step {
+        steps,
+        done,
+        mu,
+        score: score.0,
+        filter: score.1,
+        r,
+        s,
+        velocity,
+        f,
+        scalars,
+        bounds: (
+            LEAST * f64::from(denoiser.levels[0]),
+            f64::from(denoiser.levels[entries - 1]),
+        ),
+    });
+    let prior = plan.temporary(Contents::F32(n));
+    given.prior.network().push(&mut plan, r, s, prior);
+    plan.push(TurboOp::Denoise {
+        log_levels,
+        log_ratios,
+        entries,
+        r,
+        s,
+        prior,
+        d,
+        mu,
+        level,
+        scalars,
+        steps,
+        done,
+        tolerance: settings.tolerance,
+        most: settings.evaluations,
+    });
+    BatchPlan {
+        plan: plan.finish(target),
+        done,
+        // An iteration is worth more than the moment that a device idles.
+        wait: Wait::Now,
+        counter: Some(steps),
+        from: Vec::new(),
+        left: ["d", "r", "s", "scalars", "steps", "ep_iterations", "done"]
+            .map(|wanted| {
+                *state
+                    .tensors()
+                    .iter()
+                    .find(|(name, _)| *name == wanted)
+                    .expect("its own name")
+            })
+            .to_vec(),
+        state: state.tensors(),
+    }
+}
+
+/// The measurements' score of mu, `[N]`, and the filter's numbers.
+fn filtered_score(plan: &mut PlanBuilder, problem: &Problem, level: TensorId, sites: Sites) -> (TensorId, TensorId) {
+    let (m, n) = (problem.a().rows(), problem.a().cols());
+    let (g, filter) = (plan.temporary(Contents::F64(m)), plan.temporary(Contents::F64(3)));
+    let (input, output) = if problem.is_rotated() {
+        let [input, output] = [(); 2].map(|()| plan.temporary(Contents::F64(m)));
+        plan.push(ProductOp::RotateIn {
+            input: sites.h_g,
+            output: input,
+        });
+        (input, output)
+    } else {
+        (sites.h_g, g)
+    };
+    plan.push(TurboOp::Filter {
+        level,
+        input,
+        tau_g: sites.tau_g,
+        output,
+        filter,
+        pixels: n,
+    });
+    if problem.is_rotated() {
+        plan.push(ProductOp::RotateOut {
+            input: output,
+            output: g,
+        });
+    }
+    let score = plan.temporary(Contents::F32(n));
+    plan.push(ProductOp::BackProject { g, score });
+    (score, filter)
+}
+
+/// Draws from the message (r, s) that the first pass left of an image.
+pub fn draws(settings: &TurboSettings, given: Given<'_>, batch: usize, target: &dyn Target) -> BatchPlan {
+    let network = given.prior.network();
+    let n = network.image().len();
+    let mut plan = PlanBuilder::new(batch, target);
+    let [r, x] = [(); 2].map(|()| plan.persistent(Contents::F32(n)));
+    let [s, level, ratio] = [(); 3].map(|()| plan.persistent(Contents::F64(1)));
+    let done = plan.persistent(Contents::U32(1));
+    plan.begin(Program::Start);
+    plan.push(TurboOp::DrawStart {
+        r,
+        s,
+        x,
+        level,
+        ratio,
+        done,
+        spread: settings.draw_spread,
+        end: LAST_LEVEL,
+        count: settings.draw_steps,
+    });
+    plan.begin(Program::Step);
+    let prior = plan.temporary(Contents::F32(n));
+    network.push(&mut plan, x, level, prior);
+    plan.push(TurboOp::Draw {
+        prior,
+        ratio,
+        x,
+        level,
+        count: settings.draw_steps,
+    });
+    BatchPlan {
+        plan: plan.finish(target),
+        done,
+        wait: Wait::Behind,
+        counter: None,
+        from: vec![("r", r), ("s", s)],
+        state: vec![("x", x), ("level", level), ("ratio", ratio), ("done", done)],
+        left: vec![("x", x)],
+    }
+}
