@@ -1,75 +1,107 @@
-//! `qcs check`: does this GPU compute what it should?
+//! `qcs check`: does this device compute what it should?
 
 use std::collections::BTreeMap;
 
 use clap::Args;
 
-use qcs::engine::DeviceChoice;
-use qcs::engine::cuda::{self, Verdict};
+use qcs::engine::cases::{Verdict, cases};
+use qcs::engine::cpu::CpuEngine;
+use qcs::engine::cuda::CudaEngine;
+use qcs::engine::{DeviceChoice, Engine, Precision};
 use qcs::{Error, Result};
 
 use super::{Global, table, terminal};
 
-/// Run every kernel on the GPU and compare it with the CPU
+/// Run every op on the GPU and compare it with plain code
 #[derive(Args)]
 #[command(
-    long_about = "Runs every kernel on many shapes on the GPU, compares the results with plain code on the CPU, and prints \
-                  a table: the first thing to type on a new machine. Exit code 1 if a kernel is wrong.",
+    long_about = "Runs every op on many shapes on the GPU, in every precision it has, compares the results with plain code \
+                  on the CPU, and prints a table: the first thing to type on a new machine. Exit code 1 if an op is wrong.",
     after_help = "Examples:
   qcs check                         the first GPU
   qcs check --device cuda:1         another one
+  qcs check --device cpu            the CPU, with each of its instruction sets
   qcs check --only conv --all       the convolutions, case by case"
 )]
 pub struct CheckArgs {
     /// Only cases whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    /// List every case, not one line for each kernel
+    /// List every case, not one line for each op
     #[arg(long)]
     all: bool,
 }
 
-/// The cases of one kernel.
+/// The cases of one op.
 #[derive(Default)]
-struct Kernel {
+struct Tally {
     cases: usize,
     wrong: usize,
     /// The largest error, as a share of what is allowed
     worst: f64,
 }
 
-pub fn check(args: &CheckArgs, global: &Global) -> Result<()> {
-    let ordinal = match global.device.parse()? {
+/// The device in each precision that it computes in, opened when its turn comes.
+type Open = Box<dyn FnOnce() -> Result<Box<dyn Engine>>>;
+
+fn engines(device: &DeviceChoice) -> Result<Vec<Open>> {
+    let number = match device {
+        DeviceChoice::Cpu => {
+            let rounding =
+                |engine: CpuEngine, precision| -> Open { Box::new(move || Ok(Box::new(engine.rounding(precision)))) };
+            let of = |precision| {
+                CpuEngine::every(0)
+                    .into_iter()
+                    .map(move |engine| rounding(engine, precision))
+            };
+            return Ok(Precision::ALL.into_iter().flat_map(of).collect());
+        }
         DeviceChoice::Auto => 0,
         DeviceChoice::Cuda(numbers) if numbers.len() == 1 => numbers[0],
         other => {
             return Err(Error::usage(format!(
-                "--device {other}: check is for one GPU, like cuda:0; the CPU engine has its tests"
+                "--device {other}: check is for one device, like cuda:0 or cpu"
             )));
         }
     };
-    let mut kernels: BTreeMap<String, Kernel> = BTreeMap::new();
-    let (mut cases, mut wrong) = (0, 0);
-    let device = cuda::check(ordinal, &args.only, &mut |verdict| {
-        cases += 1;
-        let name = verdict.name.split_whitespace().next().unwrap_or_default().to_owned();
-        let kernel = kernels.entry(name).or_default();
-        kernel.cases += 1;
-        kernel.worst = kernel.worst.max(share(&verdict));
-        if !verdict.is_correct() {
-            kernel.wrong += 1;
-            wrong += 1;
+    let capability = CudaEngine::new(number, None)?.properties().capability;
+    let open = |precision| -> Open { Box::new(move || Ok(Box::new(CudaEngine::new(number, Some(precision))?))) };
+    let precisions = Precision::ALL.into_iter();
+    let possible = precisions.filter(|&precision| precision != Precision::Tf32 || capability >= 80);
+    Ok(possible.map(open).collect())
+}
+
+pub fn check(args: &CheckArgs, global: &Global) -> Result<()> {
+    let mut kernels: BTreeMap<String, Tally> = BTreeMap::new();
+    let (mut count, mut wrong, mut device) = (0, 0, String::new());
+    for open in engines(&global.device.parse()?)? {
+        let mut engine = open()?;
+        device = engine.describe();
+        let precision = engine.precision();
+        let wanted = cases()
+            .into_iter()
+            .filter(|case| case.precision == precision && case.name.contains(&args.only));
+        for case in wanted {
+            let verdict = case.verdict(engine.as_mut());
+            count += 1;
+            let name = verdict.name.split_whitespace().next().unwrap_or_default().to_owned();
+            let kernel = kernels.entry(name).or_default();
+            kernel.cases += 1;
+            kernel.worst = kernel.worst.max(share(&verdict));
+            if !verdict.is_correct() {
+                kernel.wrong += 1;
+                wrong += 1;
+            }
+            if args.all || !verdict.is_correct() {
+                global.note(&line(&verdict));
+            }
         }
-        if args.all || !verdict.is_correct() {
-            global.note(&line(&verdict));
-        }
-    })?;
-    if cases == 0 {
+    }
+    let device = device.rsplit_once(", ").map_or(device.as_str(), |(device, _)| device);
+    if count == 0 {
         return Err(Error::usage(format!("--only {}: no case has such a name", args.only)));
     }
-    let head = ["kernel", "cases", "worst error / bound", ""]
-        .map(str::to_owned)
-        .to_vec();
+    let head = ["op", "cases", "worst error / bound", ""].map(str::to_owned).to_vec();
     let rows = kernels.iter().map(|(name, kernel)| {
         let verdict = if kernel.wrong == 0 {
             "ok".to_owned()
@@ -85,13 +117,13 @@ pub fn check(args: &CheckArgs, global: &Global) -> Result<()> {
     });
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
     terminal::print(&format!(
-        "{}{device}: {} of {cases} cases correct\n",
+        "{}{device}: {} of {count} cases correct\n",
         table::aligned(&rows),
-        cases - wrong
+        count - wrong
     ))?;
     match wrong {
         0 => Ok(()),
-        _ => Err(Error::Failed(format!("{wrong} of {cases} cases are wrong on {device}"))),
+        _ => Err(Error::Failed(format!("{wrong} of {count} cases are wrong on {device}"))),
     }
 }
 

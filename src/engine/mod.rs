@@ -1,5 +1,6 @@
 //! Engines execute plans. The CPU engine is the default everywhere.
 
+pub mod cases;
 mod choice;
 pub mod cpu;
 pub mod cuda;

@@ -10,7 +10,7 @@ fn check_is_green_and_says_so_in_a_table() {
     let (correct, cases) = last.rsplit_once(": ").unwrap().1.split_once(" of ").unwrap();
     assert_eq!(format!("{correct} cases correct"), cases, "{last}");
     assert!(correct.parse::<usize>().unwrap() > 200, "{last}");
-    for kernel in ["conv ", "ep_moments ", "langevin ", "transposed_times "] {
+    for kernel in ["conv ", "conv+norm ", "ep_moments ", "langevin ", "rotate_in "] {
         assert!(ran.stdout.contains(&format!("\n{kernel}")), "{}", ran.stdout);
     }
     assert!(!ran.stdout.contains("WRONG"));
@@ -31,8 +31,8 @@ fn check_names_what_is_wrong_and_fails() {
 
     let line = "check --device cuda --only nonsense";
     emulated.run(line, &[]).refuses(line, 2, &["nonsense"]);
-    let line = "check --device cpu";
-    emulated.run(line, &[]).refuses(line, 2, &["cuda:0"]);
+    let line = "check --device cuda:0,1";
+    emulated.run(line, &[]).refuses(line, 2, &["one device"]);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The likelihood scores against the float64 oracle, and the symmetries that need none.
 
+use crate::engines::every_engine;
 use crate::golden::{Golden, relative_error};
 use qcs::engine::cpu::CpuEngine;
-use qcs::engine::{Constants, Engine, State};
+use qcs::engine::{Constants, Engine, Precision, State};
 use qcs::likelihood::{Diag, Ep, EpStart, Likelihood};
 use qcs::methods::ScorePlan;
 use qcs::plan::{Program, Step};
@@ -20,8 +21,14 @@ fn diag() -> Likelihood {
 }
 
 /// The scores of states `x` `[B, N]` of images 0, 1, …, computed `batch` at a time.
-fn scores(problem: &Problem, likelihood: Likelihood, x: &[f32], beta: f64, batch: usize, threads: usize) -> Vec<f32> {
-    let mut engine = CpuEngine::new(threads);
+fn scores(
+    engine: &mut dyn Engine,
+    problem: &Problem,
+    likelihood: Likelihood,
+    x: &[f32],
+    beta: f64,
+    batch: usize,
+) -> Vec<f32> {
     let compiled = ScorePlan::of_likelihood(&likelihood, problem, batch, engine.target());
     let constants = Constants {
         steps: &[Step::default()],
@@ -44,8 +51,8 @@ fn scores(problem: &Problem, likelihood: Likelihood, x: &[f32], beta: f64, batch
     result
 }
 
-/// Checks every tensor of a golden file whose name starts with `prefix`.
-fn check(file: &str, prefix: &str, likelihood: Likelihood, sigma: f64) {
+/// Checks every tensor of a golden file whose name starts with `prefix` on these engines.
+fn check(engines: &mut [Box<dyn Engine>], file: &str, prefix: &str, likelihood: Likelihood, sigma: f64) {
     let golden = Golden::open(file);
     let shape = golden.shape("A");
     let matrix = || Matrix::from_f64(shape[0], shape[1], golden.f64("A")).unwrap();
@@ -58,10 +65,12 @@ fn check(file: &str, prefix: &str, likelihood: Likelihood, sigma: f64) {
         let cells = Cells::new(shape[0], bounds("lo"), bounds("hi")).unwrap();
         let problem = Problem::new(matrix(), cells, sigma).unwrap();
         let x = golden.f32(&format!("x_b{beta}"));
-        let score = scores(&problem, likelihood, &x, beta.parse().unwrap(), 2, 2);
-        let error = relative_error(&score, &golden.f64(&name));
-        println!("{file} {name}: {error:.1e}");
-        assert!(error < 1e-3, "{file} {name}: {error:e}");
+        for engine in engines.iter_mut() {
+            let score = scores(engine.as_mut(), &problem, likelihood, &x, beta.parse().unwrap(), 2);
+            let error = relative_error(&score, &golden.f64(&name));
+            println!("{} {file} {name}: {error:.1e}", engine.describe());
+            assert!(error < 1e-3, "{} {file} {name}: {error:e}", engine.describe());
+        }
         checked += 1;
     }
     assert!(checked >= 12, "{file} holds no {prefix}");
@@ -69,35 +78,42 @@ fn check(file: &str, prefix: &str, likelihood: Likelihood, sigma: f64) {
 
 #[test]
 fn ep_and_diag_agree_with_the_oracle_for_every_level_and_bit_count() {
+    let mut engines = every_engine(Precision::Fp32);
     for file in ["ep_small_M32_N64.safetensors", "ep_mnist_M400_N784.safetensors"] {
-        check(file, "score_ep_exact_b", ep(5), 0.05);
-        check(file, "score_diag_exact_b", diag(), 0.05);
+        check(&mut engines, file, "score_ep_exact_b", ep(5), 0.05);
+        check(&mut engines, file, "score_diag_exact_b", diag(), 0.05);
     }
 }
 
 #[test]
 fn ep_and_diag_agree_with_the_oracle_on_ill_conditioned_matrices() {
+    let mut engines = every_engine(Precision::Fp32);
     for (file, sigma) in [
         ("ep_hard_kappa1e3_M64_N144.safetensors", 0.05),
         ("ep_hard_kappa1e6_M48_N108.safetensors", 0.001),
     ] {
-        check(file, "ep_b", ep(5), sigma);
-        check(file, "diag_b", diag(), sigma);
+        check(&mut engines, file, "ep_b", ep(5), sigma);
+        check(&mut engines, file, "diag_b", diag(), sigma);
     }
 }
 
+/// On the CPU alone: 200 iterations take minutes on the emulator, and are the same ops.
 #[test]
 fn ep_reaches_its_fixed_point_from_either_start() {
+    let mut engines: Vec<Box<dyn Engine>> = Vec::new();
+    for engine in CpuEngine::every(2) {
+        engines.push(Box::new(engine));
+    }
     for (file, sigma) in [
         ("ep_hard_kappa1e3_M64_N144.safetensors", 0.05),
         ("ep_hard_kappa1e6_M48_N108.safetensors", 0.001),
     ] {
-        check(file, "epconv_b", ep(200), sigma);
+        check(&mut engines, file, "epconv_b", ep(200), sigma);
         let matched = Likelihood::Ep(Ep {
             iterations: 200,
             start: EpStart::Matched,
         });
-        check(file, "epconv_b", matched, sigma);
+        check(&mut engines, file, "epconv_b", matched, sigma);
     }
 }
 
@@ -124,13 +140,16 @@ fn random_problem(ensemble: Ensemble, images: usize) -> (Problem, Vec<f32>) {
 #[test]
 fn for_a_row_orthogonal_matrix_ep_equals_diag() {
     let (problem, x) = random_problem(Ensemble::RowOrthogonal, 3);
-    for beta in [50.0, 1.0, 0.05] {
-        let ep: Vec<f32> = scores(&problem, ep(5), &x, beta, 3, 2);
-        let diag: Vec<f64> = scores(&problem, diag(), &x, beta, 3, 2)
-            .into_iter()
-            .map(f64::from)
-            .collect();
-        assert!(relative_error(&ep, &diag) < 1e-6, "beta {beta}");
+    for mut engine in every_engine(Precision::Fp32) {
+        let engine = engine.as_mut();
+        for beta in [50.0, 1.0, 0.05] {
+            let ep: Vec<f32> = scores(engine, &problem, ep(5), &x, beta, 3);
+            let diag: Vec<f64> = scores(engine, &problem, diag(), &x, beta, 3)
+                .into_iter()
+                .map(f64::from)
+                .collect();
+            assert!(relative_error(&ep, &diag) < 1e-6, "{}, beta {beta}", engine.describe());
+        }
     }
 }
 
@@ -142,14 +161,18 @@ fn mirrored_measurements_and_states_give_mirrored_scores() {
     let mirrored = Cells::new(cells.m(), mirror(cells.upper()), mirror(cells.lower())).unwrap();
     let mirrored = Problem::new(problem.a().clone(), mirrored, 0.1).unwrap();
     let minus_x: Vec<f32> = x.iter().map(|v| -v).collect();
-    for method in [ep(5), diag()] {
-        for beta in [50.0, 1.0, 0.05] {
-            let plus: Vec<f32> = scores(&problem, method, &x, beta, 3, 1);
-            let minus: Vec<f64> = scores(&mirrored, method, &minus_x, beta, 3, 1)
-                .into_iter()
-                .map(|v| -f64::from(v))
-                .collect();
-            assert!(relative_error(&plus, &minus) < 1e-6, "{method:?}, beta {beta}");
+    for mut engine in every_engine(Precision::Fp32) {
+        let engine = engine.as_mut();
+        for method in [ep(5), diag()] {
+            for beta in [50.0, 1.0, 0.05] {
+                let plus: Vec<f32> = scores(engine, &problem, method, &x, beta, 3);
+                let minus: Vec<f64> = scores(engine, &mirrored, method, &minus_x, beta, 3)
+                    .into_iter()
+                    .map(|v| -f64::from(v))
+                    .collect();
+                let error = relative_error(&plus, &minus);
+                assert!(error < 1e-6, "{}, {method:?}, beta {beta}: {error}", engine.describe());
+            }
         }
     }
 }
@@ -157,10 +180,14 @@ fn mirrored_measurements_and_states_give_mirrored_scores() {
 #[test]
 fn a_batch_of_eight_equals_eight_batches_of_one() {
     let (problem, x) = random_problem(Ensemble::IllConditioned { kappa: 1000.0 }, 8);
-    for method in [ep(5), diag()] {
-        let together = scores(&problem, method, &x, 1.0, 8, 2);
-        let alone = scores(&problem, method, &x, 1.0, 1, 1);
-        assert!(together.iter().zip(&alone).all(|(a, b)| a.to_bits() == b.to_bits()));
+    for mut engine in every_engine(Precision::Fp32) {
+        let engine = engine.as_mut();
+        for method in [ep(5), diag()] {
+            let together = scores(engine, &problem, method, &x, 1.0, 8);
+            let alone = scores(engine, &problem, method, &x, 1.0, 1);
+            let same = together.iter().zip(&alone).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(same, "{}", engine.describe());
+        }
     }
 }
 
@@ -169,7 +196,10 @@ fn a_lost_measurement_does_not_pull() {
     let a = Matrix::from_f64(1, 4, vec![1.0, 2.0, 3.0, 4.0]).unwrap();
     let cells = Cells::new(1, vec![f64::NEG_INFINITY], vec![f64::INFINITY]).unwrap();
     let problem = Problem::new(a, cells, 0.1).unwrap();
-    for method in [ep(5), diag()] {
-        assert_eq!(scores(&problem, method, &[0.1, 0.2, 0.3, 0.4], 1.0, 1, 1), [0.0; 4]);
+    for mut engine in every_engine(Precision::Fp32) {
+        for method in [ep(5), diag()] {
+            let score = scores(engine.as_mut(), &problem, method, &[0.1, 0.2, 0.3, 0.4], 1.0, 1);
+            assert_eq!(score, [0.0; 4], "{}", engine.describe());
+        }
     }
 }

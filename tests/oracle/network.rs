@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use crate::engines::every_engine;
 use crate::golden::{Golden, relative_error};
 use qcs::ImageShape;
 use qcs::engine::cpu::CpuEngine;
-use qcs::engine::{Constants, Engine, State};
+use qcs::engine::{Constants, Engine, Precision, State};
 use qcs::methods::ScorePlan;
 use qcs::plan::{Program, Step};
 use qcs::prior::{Ncsnv2, Prior, Schedule};
@@ -52,7 +53,7 @@ fn scores(engine: &mut dyn Engine, prior: &Prior, golden: &Golden, batch: usize)
 }
 
 #[test]
-fn both_networks_agree_with_float64_within_1e_4_on_every_instruction_set() {
+fn both_networks_agree_with_float64_within_1e_4_on_every_engine() {
     for (name, image) in [
         ("ncsnv2_ngf16_28x28x1.safetensors", ImageShape::new(1, 28, 28)),
         ("ncsnv2_ngf16_32x32x3.safetensors", ImageShape::new(3, 32, 32)),
@@ -60,8 +61,8 @@ fn both_networks_agree_with_float64_within_1e_4_on_every_instruction_set() {
         let golden = Golden::open(name);
         let prior = prior(&golden, image);
         let expected = golden.f64("out_f64");
-        for mut engine in [CpuEngine::new(2), CpuEngine::portable(2)] {
-            let score = scores(&mut engine, &prior, &golden, 1);
+        for mut engine in every_engine(Precision::Fp32) {
+            let score = scores(engine.as_mut(), &prior, &golden, 1);
             for (image, (score, expected)) in score.chunks(image.len()).zip(expected.chunks(image.len())).enumerate() {
                 let error = relative_error(score, expected);
                 println!("{name} image {image} {}: {error:.1e}", engine.describe());

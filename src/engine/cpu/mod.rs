@@ -51,6 +51,15 @@ impl CpuEngine {
             ..Self::new(threads)
         }
     }
+
+    /// One for each instruction set that the machine has, the plainest first.
+    pub fn every(threads: usize) -> Vec<Self> {
+        let of = |isa| Self {
+            isa,
+            ..Self::new(threads)
+        };
+        Isa::all().into_iter().map(of).collect()
+    }
 }
 
 impl Engine for CpuEngine {

@@ -30,6 +30,16 @@ impl Isa {
         Self::Portable
     }
 
+    /// Every one that this machine offers, the plainest first.
+    pub fn all() -> Vec<Self> {
+        match Self::detect() {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => vec![Self::Portable, Self::Avx2, Self::Avx512],
+            best if best == Self::Portable => vec![best],
+            best => vec![Self::Portable, best],
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -48,13 +58,13 @@ macro_rules! dispatch {
     ($isa:expr, $body:ident ( $($arg:ident : $ty:ty),* $(,)? )) => {{
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
-        #[allow(clippy::too_many_arguments)] // as many as the body has
+        #[allow(clippy::too_many_arguments)] // the operands of an op
         unsafe fn avx2($($arg: $ty),*) {
             $body::<$crate::engine::cpu::simd::avx2::F32, $crate::engine::cpu::simd::avx2::F64>($($arg),*)
         }
         match $isa {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: both are only made by `Isa::detect`, after it found AVX2 and FMA.
+            // SAFETY: both are only made where `Isa::detect` found AVX2 and FMA.
             $crate::engine::cpu::simd::Isa::Avx512 | $crate::engine::cpu::simd::Isa::Avx2 => unsafe { avx2($($arg),*) },
             $crate::engine::cpu::simd::Isa::Portable => $body::<[f32; 8], [f64; 4]>($($arg),*),
         }
@@ -72,7 +82,7 @@ macro_rules! dispatch_wide {
         }
         match $isa {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Isa::Avx512` is only made by `Isa::detect`, after it found all three.
+            // SAFETY: `Isa::Avx512` is only made where `Isa::detect` found all three.
             $crate::engine::cpu::simd::Isa::Avx512 => unsafe { avx512($($arg),*) },
             other => $crate::engine::cpu::simd::dispatch!(other, $body($($arg: $ty),*)),
         }
@@ -429,7 +439,7 @@ pub mod avx512 {
     }
 }
 
-/// elu(x) = x for x > 0, exp(x) − 1 elsewhere.
+/// elu(x) = x for x > 0, exp(x) − 1 elsewhere: the vectorised form of the kernel's twin.
 ///
 /// exp by 2^k·p(r) with a degree-6 polynomial on |r| ≤ ln(2)/2: absolute error below 2e-7, which is what f32 leaves of
 /// a value near 1; −1 from x = −87 downwards.
@@ -448,45 +458,4 @@ pub fn elu<F: F32x8>(x: F) -> F {
     }
     let exp = p.mul(k.exp2_integer());
     x.where_positive(x, exp.sub(F::splat(1.0)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn elu_of(isa: Isa, values: &mut [f32]) {
-        #[inline(always)]
-        fn body<F: F32x8, D: F64x4>(values: &mut [f32]) {
-            for eight in values.chunks_exact_mut(8) {
-                elu(F::load(eight)).store(eight);
-            }
-        }
-        dispatch!(isa, body(values: &mut [f32]))
-    }
-
-    #[test]
-    fn elu_is_right_from_minus_infinity_to_infinity_on_every_instruction_set() {
-        let mut x: Vec<f32> = (-2000..2000).map(|i| i as f32 * 0.05).collect();
-        x.extend([0.0, -0.0, 1e-30, -1e-30, -1e-4, f32::NEG_INFINITY, f32::INFINITY, -1e30]);
-        for isa in [Isa::detect(), Isa::Portable] {
-            let mut y = x.clone();
-            elu_of(isa, &mut y);
-            for (&x, &y) in x.iter().zip(&y) {
-                let expected = if x > 0.0 { f64::from(x) } else { f64::from(x).exp_m1() };
-                assert!(
-                    y == expected as f32 || (f64::from(y) - expected).abs() < 2e-7,
-                    "elu({x}) = {y}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn elu_keeps_nan() {
-        for isa in [Isa::detect(), Isa::Portable] {
-            let mut x = [f32::NAN; 8];
-            elu_of(isa, &mut x);
-            assert!(x.iter().all(|v| v.is_nan()));
-        }
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use bytemuck::cast_slice;
 use qcs_kernels::network::conv::rounding::Rounding;
 use qcs_kernels::network::conv::tensor::packed_tensor_words;
 use qcs_kernels::network::conv::{pack_weights, packed_len, tensor::pack_tensor_weights};
@@ -10,11 +11,13 @@ use qcs_kernels::sampler::StateKey;
 use qcs_kernels::sampler::step::StepRecord;
 
 use super::blas::{WORKSPACE_ALIGNMENT, WORKSPACE_BYTES};
-use super::driver::Memory;
 use crate::Result;
-use crate::engine::{Constants, Precision, step_record};
+use crate::engine::{Constants, Precision, State, step_record};
 use crate::plan::{ALIGNMENT, Contents, Conv, Packing, ParamId, Plan, TensorId};
 use crate::problem::{Problem, Spectrum, Values};
+
+/// Copies bytes to an offset of the allocation.
+pub type Write<'a> = dyn FnMut(usize, &[u8]) -> Result<()> + 'a;
 
 /// Byte offsets into the allocation. The plan's arena comes first, so a tensor's offset is its own.
 pub struct Layout {
@@ -102,7 +105,7 @@ impl Layout {
     /// Copies what does not change from batch to batch: weights, A, U, the steps.
     pub fn upload(
         &self,
-        memory: &Memory,
+        write: &mut Write<'_>,
         plan: &Plan,
         constants: Constants<'_>,
         precision: Precision,
@@ -115,39 +118,62 @@ impl Layout {
         for (id, packing) in plan.packed_params() {
             let offset = self.param(id);
             match packing {
-                Packing::Conv(conv) => memory.write(offset, &pack(plan, &conv, precision, weight(id)))?,
+                Packing::Conv(conv) => {
+                    write(offset, cast_slice(&pack(plan, &conv, precision, weight(id))))?;
+                }
                 Packing::Channels => {
                     let mut values = weight(id).to_vec();
                     values.resize(padded(values.len()), 0.0);
-                    memory.write(offset, &values)?;
+                    write(offset, cast_slice(&values))?;
                 }
             }
         }
         if let Some(problem) = constants.problem {
-            self.upload_problem(memory, problem, spectrum, plan.rotates())?;
+            self.upload_problem(write, problem, spectrum, plan.rotates())?;
         }
         let words = constants.steps.iter().flat_map(|&step| step_record(step).words());
         let records: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-        memory.write(self.records, &records)
+        write(self.records, &records)
     }
 
     fn upload_problem(
         &self,
-        memory: &Memory,
+        write: &mut Write<'_>,
         problem: &Problem,
         spectrum: Option<&Spectrum>,
         rotates: bool,
     ) -> Result<()> {
         match problem.a().values() {
-            Values::F32(values) => memory.write(self.a, values)?,
-            Values::F64(values) => memory.write(self.a, values)?,
+            Values::F32(values) => write(self.a, cast_slice(values))?,
+            Values::F64(values) => write(self.a, cast_slice(values))?,
         }
-        memory.write(self.diag, problem.diag())?;
+        write(self.diag, cast_slice(problem.diag()))?;
         if let Some(spectrum) = spectrum {
-            memory.write(self.eigenvalues, &spectrum.eigenvalues)?;
+            write(self.eigenvalues, cast_slice(&spectrum.eigenvalues))?;
             if let (Some(u), true) = (&spectrum.u, rotates) {
-                memory.write(self.u, u)?;
+                write(self.u, cast_slice(u))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Copies the keys and the cells of the states of a batch; the last state fills it up.
+    pub fn bind(&self, write: &mut Write<'_>, batch: usize, constants: Constants<'_>, states: &[State]) -> Result<()> {
+        assert!(!states.is_empty() && states.len() <= batch);
+        let bound = |slot: usize| states[slot.min(states.len() - 1)];
+        let bound: Vec<State> = (0..batch).map(bound).collect();
+        let keys: Vec<u32> = bound.iter().flat_map(|s| [s.key().image, s.key().chain]).collect();
+        write(self.keys, cast_slice(&keys))?;
+        if let Some(problem) = constants.problem {
+            let cells = |upper: bool| {
+                let of = |s: &State| {
+                    let (lower_bounds, upper_bounds) = problem.cells().image(s.image);
+                    if upper { upper_bounds } else { lower_bounds }
+                };
+                bound.iter().flat_map(|s| of(s).iter().copied()).collect::<Vec<f64>>()
+            };
+            write(self.lower, cast_slice(&cells(false)))?;
+            write(self.upper, cast_slice(&cells(true)))?;
         }
         Ok(())
     }

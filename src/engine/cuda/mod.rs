@@ -6,8 +6,10 @@
 // Public for `tests/cuda_libraries.rs` alone, which calls each function of the libraries by itself.
 #[doc(hidden)]
 pub mod blas;
-mod check;
 mod driver;
+// Public for tests that run kernels on the emulator.
+#[doc(hidden)]
+pub mod laid_out;
 mod layout;
 mod library;
 mod ops;
@@ -32,7 +34,6 @@ use crate::plan::{Contents, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, Samp
 use crate::problem::{Matrix, Problem, Spectrum};
 use crate::{Error, Result};
 use blas::Blas;
-pub use check::{Verdict, check};
 pub use driver::{Device, Properties, count, driver_is_installed};
 use layout::{Layout, rounding};
 use solver::{Factorisation, Solver};

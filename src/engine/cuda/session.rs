@@ -134,7 +134,8 @@ impl<'a> CudaSession<'a> {
             Some(problem) if plan.needs_spectrum() => Some(problem.spectrum()?),
             _ => None,
         };
-        layout.upload(&memory, plan, constants, precision, spectrum)?;
+        let mut write = |offset: usize, bytes: &[u8]| memory.write(offset, bytes);
+        layout.upload(&mut write, plan, constants, precision, spectrum)?;
         // What no kernel has written yet may be read where its value does not matter: the padding of a vector.
         memory.clear(0, plan.arena_bytes)?;
 
@@ -231,25 +232,10 @@ impl<'a> CudaSession<'a> {
 
 impl Session for CudaSession<'_> {
     fn bind(&mut self, states: &[State]) -> Result<()> {
-        assert!(!states.is_empty() && states.len() <= self.plan.batch);
-        let bound = |slot: usize| states[slot.min(states.len() - 1)];
-        let bound: Vec<State> = (0..self.plan.batch).map(bound).collect();
-        let keys: Vec<u32> = bound.iter().flat_map(|s| [s.image as u32, s.chain as u32]).collect();
-        self.memory.write(self.layout.keys, &keys)?;
         // What the states before have raised is no flag of these.
         self.flags.count = 0;
-        if let Some(problem) = self.constants.problem {
-            let cells = |upper: bool| {
-                let of = |s: &State| {
-                    let (lower_bounds, upper_bounds) = problem.cells().image(s.image);
-                    if upper { upper_bounds } else { lower_bounds }
-                };
-                bound.iter().flat_map(|s| of(s).iter().copied()).collect::<Vec<f64>>()
-            };
-            self.memory.write(self.layout.lower, &cells(false))?;
-            self.memory.write(self.layout.upper, &cells(true))?;
-        }
-        Ok(())
+        let mut write = |offset: usize, bytes: &[u8]| self.memory.write(offset, bytes);
+        self.layout.bind(&mut write, self.plan.batch, self.constants, states)
     }
 
     fn execute(&mut self, program: Program, step: usize) -> Result<()> {

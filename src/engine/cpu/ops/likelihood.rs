@@ -48,13 +48,13 @@ impl CpuSession<'_> {
                 tau_g,
                 live,
             } => {
-                let (all_z, all_h_f, all_tau_f) = (at.read::<f64>(z), at.read::<f64>(h_f), at.read::<f64>(tau_f));
                 let live = live.map(|live| at.read::<u32>(live));
+                let (all_z, all_h_f, all_tau_f) = (at.read::<f64>(z), at.read::<f64>(h_f), at.read::<f64>(tau_f));
                 let messages = ((at.write(h_g), m), (at.write(tau_g), 1));
                 self.threads.for_each2(messages.0, messages.1, &|state, h_g, tau_g| {
                     if live.is_some_and(|live| live[state] == 0) {
-                        return;
-                    }
+                            return;
+                        }
                     let at = state * m..(state + 1) * m;
                     let (lower, upper) = (&all_lower[at.clone()], &all_upper[at.clone()]);
                     let (z, h_f, tau_f) = (&all_z[at.clone()], &all_h_f[at], all_tau_f[state]);

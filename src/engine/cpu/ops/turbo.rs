@@ -1,6 +1,5 @@
 //! Turbo's steps between EP and the denoiser: the kernels' twins, state by state.
 
-use qcs_kernels::sampler::StateKey;
 use qcs_kernels::turbo::Scalars;
 use qcs_kernels::turbo::turbo_denoise::{Denoised, Limits, turbo_denoise};
 use qcs_kernels::turbo::turbo_draw::{Levels, turbo_draw, turbo_draw_start};
@@ -44,10 +43,7 @@ impl CpuSession<'_> {
             plan,
             arena: &self.arena,
         };
-        let key = |state: usize| StateKey {
-            image: self.states[state].image as u32,
-            chain: self.states[state].chain as u32,
-        };
+        let key = |state: usize| self.states[state].key();
         match *op {
             TurboOp::Start {
                 mean,
@@ -80,7 +76,7 @@ impl CpuSession<'_> {
                 filter,
                 pixels,
             } => {
-                let (sigma2, eigenvalues) = (self.problem().sigma2_floored(), self.eigenvalues());
+                let (eigenvalues, sigma2) = (self.eigenvalues(), self.problem().sigma2_floored());
                 let (level, input, tau_g) = (at.read::<f64>(level), at.read(input), at.read::<f64>(tau_g));
                 let (output, filter) = (at.write(output), at.write::<f64>(filter));
                 for state in 0..states {

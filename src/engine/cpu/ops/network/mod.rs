@@ -8,8 +8,6 @@ mod mean_pool;
 mod norm_coefficients;
 mod resize_add;
 mod store_score;
-#[cfg(test)]
-mod tests;
 
 use std::ops::Range;
 

@@ -1,8 +1,9 @@
 //! Kernels broken on purpose: a missing barrier, a wait that is too short, a wrong lane, index, constant or bound. Each must
 //! make a case fail.
 
-use crate::gpu::Emulated;
-use qcs_conformance::cases;
+use crate::engines::Emulated;
+use qcs::engine::cases::cases;
+use qcs::engine::{Engine, Precision};
 use qcs_kernels::{PTX_SM_70, PTX_SM_80};
 
 /// One edit of one kernel.
@@ -58,16 +59,20 @@ impl Mutant {
 
     /// What the cases say, if they notice.
     fn noticed(&self, ptx: &str, architecture: u32) -> Option<String> {
-        let gpu = Emulated::new(&self.apply(ptx), false);
-        let chosen = |name: &str| name.starts_with(self.cases);
-        let cases = cases()
-            .into_iter()
-            .filter(|case| case.architecture <= architecture && chosen(&case.name));
-        cases.into_iter().find_map(|case| match case.run(&gpu) {
-            Ok(error) if error <= case.bound => None,
-            Ok(error) => Some(format!("{}: error {error:.1e}", case.name)),
-            Err(reason) => Some(format!("{}: {reason}", case.name)),
-        })
+        let ptx = self.apply(ptx);
+        let chosen = cases().into_iter().filter(|case| case.name.starts_with(self.cases));
+        let mut gpu: Option<Emulated> = None;
+        for case in chosen.filter(|case| architecture >= 80 || case.precision != Precision::Tf32) {
+            let gpu = match &mut gpu {
+                Some(gpu) if gpu.precision() == case.precision => gpu,
+                gpu => gpu.insert(Emulated::new(&ptx, architecture, case.precision, false)),
+            };
+            let verdict = case.verdict(gpu);
+            if !verdict.is_correct() {
+                return Some(format!("{}: {:?}", case.name, verdict.error));
+            }
+        }
+        None
     }
 }
 
@@ -75,38 +80,32 @@ const BARRIER: &str = "bar.sync \t0;";
 
 /// Edits that both architectures' PTX allows.
 const MUTANTS: [Mutant; 13] = [
-    Mutant::new("advance_step", "advance_step", ", 1;", ", 0;", Which::First),
-    Mutant::new("conv_f32_64x64_none", "conv f32 1×1→16", BARRIER, "", Which::First),
-    Mutant::new("conv_f32_64x64_none", "conv f32 1×16→32", BARRIER, "", Which::Last),
-    Mutant::new("conv_f16_64x64", "conv F16 2×24", BARRIER, "", Which::Last),
+    Mutant::new("advance_step", "set_level", ", 1;", ", 0;", Which::First),
+    Mutant::new("conv_f32_64x64_none", "conv fp32 1×1→16", BARRIER, "", Which::First),
+    Mutant::new("conv_f32_64x64_none", "conv fp32 1×16→32", BARRIER, "", Which::Last),
+    Mutant::new("conv_f16_64x64", "conv fp16 2×24", BARRIER, "", Which::Last),
     Mutant::new(
         "conv_f32_64x64_none",
-        "fused norm F32 5×16→16",
+        "conv+norm fp32 5×16→16",
         ", 8, 31, -1;",
         ", 4, 31, -1;",
         Which::First,
     ),
     Mutant::new(
         "conv_f16_64x64",
-        "fused norm F16 2×24",
+        "conv+norm fp16 2×24",
         ", 16, 31, -1;",
         ", 2, 31, -1;",
         Which::Last,
     ),
     Mutant::new(
         "norm_merge",
-        "fused norm F32 5×16→32",
+        "conv+norm fp32 5×16→32",
         "min.u32",
         "max.u32",
         Which::Last,
     ),
-    Mutant::new(
-        "transposed_times_f64_f64",
-        "transposed_times f64 f64",
-        BARRIER,
-        "",
-        Which::Last,
-    ),
+    Mutant::new("transposed_times_f64_f64", "rotate_in", BARRIER, "", Which::Last),
     Mutant::new("gamma", "gamma adaptive", ", 8, 31, -1;", ", 4, 31, -1;", Which::First),
     Mutant::new("max_pool", "max_pool", ", -2;", ", -1;", Which::First),
     Mutant::new("elu", "elu", "setp.gt.f32", "setp.lt.f32", Which::First),
@@ -118,14 +117,14 @@ const MUTANTS: [Mutant; 13] = [
 const MUTANTS_SM_80: [Mutant; 2] = [
     Mutant::new(
         "conv_f16_64x64",
-        "conv F16 2×24",
+        "conv fp16 2×24",
         "cp.async.wait_group 2;",
         "cp.async.wait_group 3;",
         Which::First,
     ),
     Mutant::new(
         "conv_tf32_64x64",
-        "conv Tf32 2×24",
+        "conv tf32 2×24",
         "cp.async.wait_group 2;",
         "",
         Which::First,

@@ -1,0 +1,374 @@
+//! Convolutions, in f32 and as the tensor cores multiply.
+
+use qcs_kernels::launch::BLOCK;
+use qcs_kernels::network::conv::prepare::conv_prepare;
+use qcs_kernels::network::conv::rounding::{Rounding, round};
+use qcs_kernels::network::conv::{Layer, activate, conv};
+
+use super::values::{feature_map, normals};
+use super::{Builder, Case, each, part, relative_error};
+use crate::engine::Precision;
+use crate::plan::{Activation, Contents, Conv, NetworkOp, TensorId};
+
+/// What happens to the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    None,
+    Elu,
+    NormElu,
+}
+
+/// One layer on one batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub images: usize,
+    pub inputs: usize,
+    pub outputs: usize,
+    pub height: usize,
+    pub width: usize,
+    pub taps: usize,
+    pub dilation: usize,
+    pub before: Before,
+    pub bias: bool,
+    pub residual: bool,
+}
+
+impl Shape {
+    pub const fn new(images: usize, inputs: usize, outputs: usize, height: usize, width: usize) -> Self {
+        Self {
+            images,
+            inputs,
+            outputs,
+            height,
+            width,
+            taps: 9,
+            dilation: 1,
+            before: Before::None,
+            bias: true,
+            residual: false,
+        }
+    }
+
+    pub const fn dilated(self, dilation: usize) -> Self {
+        Self { dilation, ..self }
+    }
+
+    pub const fn pointwise(self) -> Self {
+        Self { taps: 1, ..self }
+    }
+
+    pub const fn after(self, before: Before) -> Self {
+        Self { before, ..self }
+    }
+
+    pub const fn plus_residual(self) -> Self {
+        Self { residual: true, ..self }
+    }
+
+    pub const fn without_bias(self) -> Self {
+        Self { bias: false, ..self }
+    }
+
+    pub fn pixels(&self) -> usize {
+        self.height * self.width
+    }
+
+    pub fn name(&self) -> String {
+        let Self {
+            images,
+            inputs,
+            outputs,
+            height,
+            width,
+            taps,
+            dilation,
+            before,
+            ..
+        } = self;
+        format!("{images}×{inputs}→{outputs}×{height}×{width} {taps} taps, dilation {dilation}, {before:?}")
+    }
+}
+
+/// Each kind of layer of the three configurations at few channels, odd shapes, and layers large enough for each tile.
+fn shapes() -> Vec<Shape> {
+    use Before::{Elu, None, NormElu};
+    let mut shapes = vec![
+        // begin_conv and end_conv
+        Shape::new(1, 1, 16, 28, 28),
+        Shape::new(2, 3, 24, 32, 32),
+        Shape::new(5, 16, 1, 28, 28).after(NormElu),
+        Shape::new(1, 24, 3, 33, 31).after(NormElu).plus_residual(),
+        Shape::new(1, 16, 8, 9, 9).after(Elu),
+        Shape::new(3, 8, 5, 1, 1),
+        // residual stages, refine blocks, shortcuts
+        Shape::new(1, 16, 16, 28, 28).after(NormElu).plus_residual(),
+        Shape::new(5, 16, 32, 14, 14).after(NormElu),
+        Shape::new(1, 16, 32, 14, 14).pointwise(),
+        Shape::new(2, 40, 72, 5, 7).pointwise().after(Elu).without_bias(),
+        Shape::new(5, 32, 32, 14, 14).dilated(2).after(NormElu).plus_residual(),
+        Shape::new(1, 32, 32, 16, 16).dilated(4).after(NormElu),
+        Shape::new(1, 24, 40, 7, 9).dilated(4),
+        Shape::new(3, 16, 16, 16, 16).after(Elu).without_bias().plus_residual(),
+        Shape::new(2, 8, 136, 3, 3).dilated(2).after(Elu),
+        Shape::new(1, 16, 16, 64, 64).after(Elu).without_bias(),
+        Shape::new(7, 20, 12, 1, 1).after(NormElu),
+        // the CPU's parts: sums over many blocks, tasks by channels
+        Shape::new(1, 72, 17, 7, 13).after(Elu),
+        Shape::new(1, 128, 128, 5, 6).after(NormElu),
+    ];
+    // Enough pixels for the large tile.
+    for before in [None, Elu, NormElu] {
+        shapes.push(Shape::new(5, 8, 72, 64, 65).after(before).plus_residual());
+    }
+    shapes.push(Shape::new(3, 16, 136, 60, 62).dilated(2).after(NormElu));
+    shapes
+}
+
+/// Layers for the tensor cores.
+fn tensor_shapes() -> Vec<Shape> {
+    use Before::{Elu, NormElu};
+    let plus = Shape::plus_residual;
+    vec![
+        plus(Shape::new(1, 8, 16, 28, 28)),
+        plus(Shape::new(2, 24, 40, 7, 9).dilated(4)),
+        plus(Shape::new(5, 16, 32, 14, 14).dilated(2)),
+        plus(Shape::new(1, 16, 136, 5, 33)),
+        plus(Shape::new(2, 40, 72, 5, 7).pointwise()),
+        plus(Shape::new(3, 8, 8, 1, 1)),
+        plus(Shape::new(1, 128, 128, 16, 16)),
+        // Enough pixels for the large tile.
+        plus(Shape::new(5, 16, 72, 64, 65)),
+        plus(Shape::new(6, 8, 136, 45, 44).pointwise()),
+        // What prepares the input
+        Shape::new(1, 8, 16, 7, 7).after(Elu),
+        Shape::new(2, 16, 16, 14, 14).after(NormElu),
+        Shape::new(3, 40, 16, 1, 5).after(NormElu).without_bias(),
+        Shape::new(1, 24, 8, 1, 1).after(Elu).without_bias(),
+        // Inputs or outputs so few that the layer stays in f32
+        plus(Shape::new(1, 3, 16, 28, 28)),
+        plus(Shape::new(3, 8, 5, 1, 1)),
+    ]
+}
+
+/// The rounding precisions.
+pub const ROUNDED: [Precision; 2] = [Precision::Fp16, Precision::Tf32];
+
+pub fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = shapes().into_iter().map(|s| case(s, Precision::Fp32)).collect();
+    for precision in ROUNDED {
+        cases.extend(tensor_shapes().into_iter().map(|s| case(s, precision)));
+        cases.push(rounding_case(Shape::new(1, 64, 16, 9, 9).plus_residual(), precision));
+    }
+    cases
+}
+
+/// Layers of NCSNv2 with 128 feature maps for CIFAR-10: begin_conv, res1.0.conv1, res2.0.shortcut.conv,
+/// refine1.crp.convs.0, res3.0.conv1, res4.0.conv1, end_conv.
+pub fn paper_size() -> Vec<Case> {
+    let shapes = [
+        Shape::new(8, 3, 128, 32, 32),
+        Shape::new(8, 128, 128, 32, 32),
+        Shape::new(8, 128, 256, 16, 16).pointwise(),
+        Shape::new(8, 256, 256, 16, 16),
+        Shape::new(8, 256, 256, 16, 16).dilated(2),
+        Shape::new(8, 256, 256, 16, 16).dilated(4),
+        Shape::new(8, 128, 3, 32, 32),
+    ];
+    let of = |shape: Shape| case(shape.after(Before::Elu).without_bias(), Precision::Fp32);
+    shapes.map(of).into()
+}
+
+/// The rounding of the additions in f32, rounded or truncated once for every unit; of Winograd's transforms.
+const ADDITIONS: f64 = 2e-5;
+
+fn case(shape: Shape, precision: Precision) -> Case {
+    // Where an ELU is off by its own error, the nearest number of 11 bits may be the next one.
+    let flips = precision != Precision::Fp32 && shape.before != Before::None;
+    let bound = if flips { 1e-3 } else { ADDITIONS };
+    Case::new(format!("conv {precision} {}", shape.name()), bound, move |target| {
+        let mut case = Builder::new(shape.images, target);
+        let values = Values::new(shape);
+        let output = values.push(&mut case, "layer", None);
+        case.finish(move |results| {
+            let rounding = precision.of_conv(shape.inputs, shape.outputs);
+            Ok(relative_error(&results.of(output), &values.twin(rounding)))
+        })
+    })
+    .in_precision(precision)
+}
+
+/// Against the exact operands, in units of what their rounding allows: a product of two numbers of 11 bits is off by
+/// 2⁻¹⁰ of itself at most, so a sum by 2⁻¹⁰ of the sum of magnitudes.
+fn rounding_case(shape: Shape, precision: Precision) -> Case {
+    let name = format!("conv {precision} {}, against exact operands", shape.name());
+    Case::new(name, 1.0, move |target| {
+        let mut case = Builder::new(shape.images, target);
+        let values = Values::new(shape);
+        let output = values.push(&mut case, "layer", None);
+        case.finish(move |results| {
+            let (expected, magnitudes) = (values.twin(None), values.map(f32::abs).twin(None));
+            let actual: Vec<f32> = results.of(output);
+            let errors = actual.iter().zip(&expected).zip(&magnitudes).map(|((a, e), m)| {
+                let allowed = (1.001 / 1024.0 + ADDITIONS) * f64::from(*m);
+                let error = (f64::from(*a) - f64::from(*e)).abs();
+                if error <= allowed {
+                    error / allowed.max(f64::MIN_POSITIVE)
+                } else {
+                    f64::INFINITY
+                }
+            });
+            Ok(errors.fold(0.0, f64::max))
+        })
+    })
+    .in_precision(precision)
+}
+
+/// The operands of a convolution.
+#[derive(Clone)]
+pub struct Values {
+    shape: Shape,
+    input: Vec<f32>,
+    coefficients: Vec<f32>,
+    weight: Vec<f32>,
+    bias: Vec<f32>,
+    residual: Vec<f32>,
+}
+
+impl Values {
+    pub fn new(shape: Shape) -> Self {
+        let Shape {
+            images,
+            inputs,
+            outputs,
+            taps,
+            ..
+        } = shape;
+        let wide_in = inputs.next_multiple_of(BLOCK);
+        let mut coefficients = normals(54, images * 2 * wide_in);
+        // Coefficients of padding channels are 0.
+        for (at, value) in coefficients.iter_mut().enumerate() {
+            *value = if at % wide_in < inputs { *value } else { 0.0 };
+        }
+        Self {
+            shape,
+            input: feature_map(50, images, inputs, shape.pixels()),
+            coefficients,
+            weight: normals(52, outputs * inputs * taps),
+            bias: normals(53, outputs),
+            residual: feature_map(51, images, outputs, shape.pixels()),
+        }
+    }
+
+    /// The same with output channels that have deviations near 1 and means near `offset`.
+    pub fn around(mut self, offset: f32) -> Self {
+        let unit = 1.0 / ((self.shape.inputs * self.shape.taps) as f32).sqrt();
+        self.weight.iter_mut().for_each(|w| *w *= unit);
+        self.bias.iter_mut().for_each(|b| *b += offset);
+        if !self.shape.bias {
+            self.residual.iter_mut().for_each(|r| *r += offset);
+        }
+        self
+    }
+
+    /// The same with every number changed.
+    fn map(&self, change: impl Fn(f32) -> f32) -> Self {
+        let of = |values: &[f32]| values.iter().map(|&v| change(v)).collect();
+        Self {
+            shape: self.shape,
+            input: of(&self.input),
+            coefficients: of(&self.coefficients),
+            weight: of(&self.weight),
+            bias: of(&self.bias),
+            residual: of(&self.residual),
+        }
+    }
+
+    /// Pushes the layer and gives its output.
+    pub fn push(&self, case: &mut Builder<'_>, name: &str, statistics: Option<TensorId>) -> TensorId {
+        let Shape {
+            inputs,
+            outputs,
+            height,
+            width,
+            ..
+        } = self.shape;
+        let feature = |channels| Contents::Feature {
+            channels,
+            height,
+            width,
+        };
+        let kernel = if self.shape.taps == 9 { 3 } else { 1 };
+        let input = case.tensor(feature(inputs), &self.input);
+        let activation = match self.shape.before {
+            Before::None => Activation::None,
+            Before::Elu => Activation::Elu,
+            Before::NormElu => {
+                let contents = Contents::F32(2 * inputs.next_multiple_of(BLOCK));
+                Activation::NormElu(case.tensor(contents, &self.coefficients))
+            }
+        };
+        let shape = [outputs, inputs, kernel, kernel];
+        let weight = case.weight(&format!("{name}.weight"), &shape, self.weight.clone());
+        let bias = self
+            .shape
+            .bias
+            .then(|| case.weight(&format!("{name}.bias"), &[outputs], self.bias.clone()));
+        let residual = self
+            .shape
+            .residual
+            .then(|| case.tensor(feature(outputs), &self.residual));
+        let output = case.unset(feature(outputs));
+        case.push(NetworkOp::Conv(Conv {
+            input,
+            activation,
+            weight,
+            bias,
+            residual,
+            output,
+            kernel,
+            dilation: self.shape.dilation,
+            statistics,
+        }));
+        output
+    }
+
+    /// What the twin gives, with the activated input and the weights rounded where they are to be.
+    fn twin(&self, rounding: Option<Rounding>) -> Vec<f32> {
+        let Shape {
+            images,
+            inputs,
+            outputs,
+            height,
+            width,
+            taps,
+            dilation,
+            before,
+            bias,
+            residual,
+        } = self.shape;
+        let rounded = |&w: &f32| rounding.map_or(w, |rounding| round(rounding, w));
+        let weight: Vec<f32> = self.weight.iter().map(rounded).collect();
+        let layer = Layer {
+            weight: &weight,
+            bias: bias.then_some(&self.bias[..]),
+            outputs,
+            inputs,
+            taps,
+            dilation,
+        };
+        each(f32::NAN, images, self.residual.len() / images, |image, output| {
+            let mut input = part(&self.input, images, image).to_vec();
+            let coefficients = (before == Before::NormElu).then(|| part(&self.coefficients, images, image));
+            let (elu, pixels) = (before != Before::None, self.shape.pixels());
+            match rounding {
+                Some(rounding) => {
+                    let exact = input.clone();
+                    conv_prepare(rounding, &exact, coefficients, pixels, elu, &mut input);
+                }
+                None => activate(&mut input, coefficients, pixels, elu),
+            }
+            let residual = residual.then(|| part(&self.residual, images, image));
+            conv(layer, &input, height, width, residual, output);
+        })
+    }
+}

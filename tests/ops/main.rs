@@ -1,0 +1,125 @@
+//! Every case of every op on every engine, against the op's twin; and proof that the cases would notice a broken kernel.
+
+#[path = "../engines/mod.rs"]
+mod engines;
+mod mutants;
+
+use engines::{Emulated, every_engine};
+use qcs::engine::cases::{Case, cases};
+use qcs::engine::{Engine, Precision};
+use qcs_kernels::{PTX_SM_70, PTX_SM_80};
+
+/// Runs the cases of the engine's precision.
+fn every_case_is_correct(engine: &mut dyn Engine) {
+    let (device, precision) = (engine.describe(), engine.precision());
+    let verdicts = cases().into_iter().filter(|case| case.precision == precision);
+    let mut failures = Vec::new();
+    for verdict in verdicts.map(|case| case.verdict(engine)) {
+        let line = match &verdict.error {
+            Ok(error) => format!("{}: error {error:.1e} of {:.1e}", verdict.name, verdict.bound),
+            Err(reason) => format!("{}: {reason}", verdict.name),
+        };
+        println!("{device}: {line}");
+        if !verdict.is_correct() {
+            failures.push(line);
+        }
+    }
+    assert!(failures.is_empty(), "{device}:\n{}", failures.join("\n"));
+}
+
+#[test]
+fn every_case_is_correct_in_fp32() {
+    for mut engine in every_engine(Precision::Fp32) {
+        every_case_is_correct(engine.as_mut());
+    }
+}
+
+#[test]
+fn every_case_is_correct_in_fp16() {
+    for mut engine in every_engine(Precision::Fp16) {
+        every_case_is_correct(engine.as_mut());
+    }
+}
+
+#[test]
+fn every_case_is_correct_in_tf32() {
+    for mut engine in every_engine(Precision::Tf32) {
+        every_case_is_correct(engine.as_mut());
+    }
+}
+
+/// Runs the chosen cases of every precision with profiling kernels.
+fn profiled(ptx: &str, architecture: u32, chosen: impl Fn(&Case) -> bool) -> Vec<qcs_emulator::Report> {
+    let mut reports = Vec::new();
+    for precision in Precision::ALL {
+        if precision == Precision::Tf32 && architecture < 80 {
+            continue;
+        }
+        let mut gpu = Emulated::new(ptx, architecture, precision, true);
+        for case in cases()
+            .iter()
+            .filter(|case| case.precision == precision && chosen(case))
+        {
+            case.run(&mut gpu).expect("the case runs");
+        }
+        reports.append(&mut gpu.reports.borrow_mut());
+    }
+    reports
+}
+
+#[test]
+fn convolutions_move_full_sectors_without_bank_conflicts() {
+    // One layer for each tile and activation.
+    let layers = [
+        "conv fp32 5×8→72×64×65",
+        "conv fp32 1×16→16×28×28",
+        "conv fp32 3×16→16×16×16",
+        "conv fp32 1×16→32×14×14 1 taps",
+        "conv fp32 1×16→8×9×9",
+        "conv fp32 5×16→32×14×14 9 taps",
+        "16 1×128→128×16×16",
+        "16 5×16→72×64×65",
+        "32 1×128→128×16×16",
+        "32 5×16→72×64×65",
+        "conv+norm fp32 5×8→72×65×63 1 taps, dilation 1, Elu + 0",
+        "conv+norm fp16 5×16→72×65×63 1 taps, dilation 1, None + 0",
+    ];
+    for (architecture, ptx) in [(70, PTX_SM_70), (80, PTX_SM_80)] {
+        let chosen = |case: &Case| layers.iter().any(|layer| case.name.contains(layer));
+        let reports = profiled(ptx, architecture, chosen);
+        for report in reports.iter().filter(|report| report.kernel.starts_with("conv")) {
+            let kernel = &report.kernel;
+            assert_eq!(report.memory.shared_conflicts, 0, "{kernel}");
+            // A pixel of eight halves is half a sector, and a shifted row may begin in the middle of one.
+            let least = if kernel.starts_with("conv_f16") { 0.9 } else { 1.0 };
+            let full = report.sector_efficiency();
+            assert!(full >= least, "{kernel}: {full}");
+        }
+        assert!(reports.len() >= layers.len());
+    }
+}
+
+/// The figures of kernels/README.md: 1.75 MiB instead of 8.
+#[test]
+fn statistics_spare_the_norm_its_passes_over_the_map() {
+    for (architecture, ptx) in [(70, PTX_SM_70), (80, PTX_SM_80)] {
+        let chosen = [
+            "norm_coefficients 8×128×32×32 + 0",
+            "conv+norm fp32 8×8→128×32×32 1 taps, dilation 1, None + 0",
+        ];
+        let reports = profiled(ptx, architecture, |case| chosen.contains(&case.name.as_str()));
+        let bytes = |kernel: &str| {
+            let launches = reports.iter().filter(|report| report.kernel.starts_with(kernel));
+            let bytes: Vec<u64> = launches.map(|report| 32 * report.memory.global_sectors).collect();
+            bytes
+        };
+        let (map, coefficients) = (8 * 128 * 32 * 32 * 4, 8 * 2 * 128 * 4);
+        // The whole batch, then half of it.
+        let [with, without, ..] = bytes("conv")[..] else {
+            panic!("one layer with and without statistics");
+        };
+        assert_eq!(with - without, map / 8);
+        assert_eq!(bytes("norm_merge")[0], 5 * map / 16 + coefficients);
+        assert_eq!(bytes("norm_moments")[0], 2 * map + coefficients);
+    }
+}
