@@ -148,23 +148,29 @@ fn moments_case(states: usize, m: usize, broken: bool) -> Case {
 }
 
 /// By a diagonal A, whose eigenvectors are the unit vectors.
+/// A problem whose A·Aᵀ is diagonal and falls.
+pub(super) fn diagonal_problem(states: usize, m: usize) -> Problem {
+    let mut a = vec![0.0; m * m];
+    for i in 0..m {
+        a[i * (m + 1)] = 0.97f64.powi(i as i32).sqrt();
+    }
+    let of = Operands::new(states, m);
+    let cells = Cells::new(m, of.lower, of.upper).expect("no cell is empty");
+    let problem = Problem::new(Matrix::from_f64(m, m, a).expect("a matrix"), cells, SIGMA).expect("a problem");
+    let spectrum = Spectrum {
+        u: None,
+        eigenvalues: problem.diag().to_vec(),
+    };
+    problem.with_spectrum(spectrum).expect("it is its own")
+}
+
 fn separate_case(states: usize, m: usize) -> Case {
     Case::new(format!("ep_separate {states}×{m}"), SUM_BOUND, move |target| {
         let mut case = Builder::new(states, target);
-        let mut a = vec![0.0; m * m];
-        for i in 0..m {
-            a[i * (m + 1)] = 0.97f64.powi(i as i32).sqrt();
-        }
+        let problem = diagonal_problem(states, m);
+        let (eigenvalues, sigma2) = (problem.diag().to_vec(), problem.sigma2_floored());
+        case.problem = Some(problem);
         let of = Operands::new(states, m);
-        let cells = Cells::new(m, of.lower, of.upper).expect("no cell is empty");
-        let problem = Problem::new(Matrix::from_f64(m, m, a).expect("a matrix"), cells, SIGMA).expect("a problem");
-        let eigenvalues = problem.diag().to_vec();
-        let spectrum = Spectrum {
-            u: None,
-            eigenvalues: eigenvalues.clone(),
-        };
-        let sigma2 = problem.sigma2_floored();
-        case.problem = Some(problem.with_spectrum(spectrum).expect("it is its own"));
         let (values, taus) = (normals_f64(34, states * m), of.tau_f);
         let level = case.tensor(Contents::F64(1), &levels(states));
         let input = case.tensor(Contents::F64(m), &values);

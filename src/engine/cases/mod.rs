@@ -10,6 +10,7 @@ mod likelihood;
 mod network;
 mod product;
 mod sampler;
+mod turbo;
 mod values;
 
 use std::collections::HashMap;
@@ -41,6 +42,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(product::cases());
     cases.extend(likelihood::cases());
     cases.extend(sampler::cases());
+    cases.extend(turbo::cases());
     cases
 }
 
