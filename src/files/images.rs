@@ -167,9 +167,16 @@ fn from_stream<R: Skip>(
             "holds {dtype} values: save images as uint8 (0 to 255) or as floats in [0, 1]"
         )));
     }
-    let mut planes = room(range.len(), layout.shape, limit).map_err(&bad)?;
+    // In Fortran order, the values of one image are spread over the whole array.
+    let held = if stream.header.fortran_order {
+        layout.count
+    } else {
+        range.len()
+    };
+    check_memory(held, layout.shape, limit).map_err(&bad)?;
+    let mut planes = Vec::new();
+    reserve(&mut planes, range.len() * layout.shape.len()).map_err(&bad)?;
     if stream.header.fortran_order {
-        // The values of one image are spread over the whole array.
         let array = stream.read().map_err(&bad)?;
         for index in range {
             append(&layout, index, &array.data, &mut planes);
@@ -190,20 +197,18 @@ fn from_stream<R: Skip>(
     Ok(Images::new(layout.shape, planes))
 }
 
-/// Memory for so many images, if they stay below the limit.
-fn room(count: usize, shape: ImageShape, limit: Option<u64>) -> Result<Vec<f32>, String> {
-    let values = count.saturating_mul(shape.len());
-    let bytes = (values as u64).saturating_mul(size_of::<f32>() as u64);
-    if let Some(limit) = limit.filter(|&limit| bytes > limit) {
-        return Err(format!(
-            "is compressed, and {count} of its images would take {} MiB; the limit is {} MiB: take fewer of them",
+/// Refuses to hold so many images if they take more than the limit.
+fn check_memory(count: usize, shape: ImageShape, limit: Option<u64>) -> Result<(), String> {
+    let bytes = (count as u64).saturating_mul((shape.len() * size_of::<f32>()) as u64);
+    match limit.filter(|&limit| bytes > limit) {
+        None => Ok(()),
+        Some(limit) => Err(format!(
+            "is compressed, and {count} of its images would take {} MiB; the limit is {} MiB: take fewer of them, or \
+             unpack it first",
             bytes >> 20,
             limit >> 20
-        ));
+        )),
     }
-    let mut planes = Vec::new();
-    reserve(&mut planes, values)?;
-    Ok(planes)
 }
 
 /// Appends image `index` of `values` to `planes`: bytes are divided by 255.

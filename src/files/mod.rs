@@ -2,6 +2,7 @@
 
 mod array;
 pub mod atomic;
+pub mod half;
 mod idx;
 pub mod images;
 mod layout;

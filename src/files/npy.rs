@@ -6,6 +6,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use super::array::{ArrayStream, unreadable};
+use super::half::F16;
 use super::npy_header::{Dtype, Header};
 use super::{open, reserve, write_atomically};
 use crate::{Error, Result};
@@ -68,7 +69,6 @@ pub(super) fn stream(path: &Path) -> Result<ArrayStream<BufReader<File>>> {
 
 /// Reads `count` values; the error is the reason in words.
 pub(super) fn read_values(reader: &mut impl Read, dtype: Dtype, count: usize) -> Result<NpyData, String> {
-    use half::f16;
     let big = dtype.big_endian;
     macro_rules! values {
         ($type:ty as $variant:ident, $widen:expr) => {
@@ -88,7 +88,7 @@ pub(super) fn read_values(reader: &mut impl Read, dtype: Dtype, count: usize) ->
         ('i', 4) => values!(i32 as I64, i64::from),
         ('u', 4) => values!(u32 as I64, i64::from),
         ('i', 8) => values!(i64 as I64, std::convert::identity),
-        ('f', 2) => values!(f16 as F32, f16::to_f32),
+        ('f', 2) => values!(F16 as F32, F16::to_f32),
         ('f', 4) => values!(f32 as F32, std::convert::identity),
         ('f', 8) => values!(f64 as F64, std::convert::identity),
         (kind, size) => return Err(format!("holds values of the unknown type {kind}{size}")),

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::Path;
 
-use half::{bf16, f16};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
+use super::half::{Bf16, F16};
 use crate::{Error, Result};
 
 /// The values of a tensor, in the precision of its file.
@@ -63,7 +63,12 @@ impl<'a> TensorFile<'a> {
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
         Ok(Self {
             tensors: SafeTensors::deserialize(bytes).map_err(unreadable)?,
-            metadata: header.metadata().clone().unwrap_or_default(),
+            metadata: header
+                .metadata()
+                .iter()
+                .flatten()
+                .map(|(key, text)| (key.clone(), text.clone()))
+                .collect(),
         })
     }
 
@@ -108,8 +113,8 @@ impl<'a> TensorFile<'a> {
         let data = tensor.data();
         match tensor.dtype() {
             Dtype::F32 => Ok(from_bytes(data, f32::from_le_bytes)),
-            Dtype::F16 => Ok(from_bytes(data, |bytes| f16::from_le_bytes(bytes).to_f32())),
-            Dtype::BF16 => Ok(from_bytes(data, |bytes| bf16::from_le_bytes(bytes).to_f32())),
+            Dtype::F16 => Ok(from_bytes(data, |bytes| F16::from_le_bytes(bytes).to_f32())),
+            Dtype::BF16 => Ok(from_bytes(data, |bytes| Bf16::from_le_bytes(bytes).to_f32())),
             other => Err(wrong_type(name, other, "F32, F16 or BF16")),
         }
     }
@@ -165,7 +170,7 @@ pub enum Slice<'a> {
     /// Bytes of any type
     Raw(Dtype, &'a [u8]),
     U32(&'a [u32]),
-    F16(&'a [f16]),
+    F16(&'a [F16]),
     F32(&'a [f32]),
     F64(&'a [f64]),
 }

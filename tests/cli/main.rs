@@ -8,5 +8,6 @@ mod demo;
 mod disk;
 mod folders;
 mod interrupt;
+mod memory;
 mod reproduce;
 mod support;

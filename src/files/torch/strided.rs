@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use half::{bf16, f16};
-
 use super::value::{Dtype, Strided};
+use crate::files::half::{Bf16, F16};
 
 impl Strided<'_> {
     /// The bytes of its storage that hold the tensor, from its part's first one to its last one; the error is the
@@ -47,8 +46,8 @@ impl Strided<'_> {
         let values = match self.dtype {
             Dtype::F32 => decode!(f32, std::convert::identity),
             Dtype::F64 => decode!(f64, |value| value as f32),
-            Dtype::F16 => decode!(f16, f16::to_f32),
-            Dtype::BF16 => decode!(bf16, bf16::to_f32),
+            Dtype::F16 => decode!(F16, F16::to_f32),
+            Dtype::BF16 => decode!(Bf16, Bf16::to_f32),
             Dtype::Other(_) => return Err("is not of floating-point numbers".into()),
         }?;
         match values.iter().position(|value| !value.is_finite()) {

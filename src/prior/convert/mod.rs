@@ -9,9 +9,8 @@ mod state_dict;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use half::f16;
-
 use super::{Prior, Schedule, square};
+use crate::files::half::F16;
 use crate::files::safetensors::{self, Slice, Tensor};
 pub use crate::files::torch::Container;
 use crate::files::{quoted, torch, write_atomically};
@@ -206,8 +205,8 @@ fn serialise(weights: &[Weight], metadata: &BTreeMap<&str, String>, f16: bool) -
     Ok(file)
 }
 
-fn narrow(weight: &Weight) -> Result<Vec<f16>, String> {
-    let halves: Vec<f16> = weight.values.iter().map(|&value| f16::from_f32(value)).collect();
+fn narrow(weight: &Weight) -> Result<Vec<F16>, String> {
+    let halves: Vec<F16> = weight.values.iter().map(|&value| F16::from_f32(value)).collect();
     match halves.iter().position(|value| !value.is_finite()) {
         Some(at) if weight.name != SIGMAS => {
             let (name, value) = (quoted(&weight.name), weight.values[at]);
