@@ -41,20 +41,17 @@ struct Tally {
     worst: f64,
 }
 
-/// The device in each precision that it computes in, opened when its turn comes.
-type Open = Box<dyn FnOnce() -> Result<Box<dyn Engine>>>;
-
-fn engines(device: &DeviceChoice) -> Result<Vec<Open>> {
+/// The device in each precision that it computes in; the CPU with each of its instruction sets.
+fn engines(device: &DeviceChoice) -> Result<Vec<Box<dyn Engine>>> {
+    let mut engines: Vec<Box<dyn Engine>> = Vec::new();
     let number = match device {
         DeviceChoice::Cpu => {
-            let rounding =
-                |engine: CpuEngine, precision| -> Open { Box::new(move || Ok(Box::new(engine.rounding(precision)))) };
-            let of = |precision| {
-                CpuEngine::every(0)
-                    .into_iter()
-                    .map(move |engine| rounding(engine, precision))
-            };
-            return Ok(Precision::ALL.into_iter().flat_map(of).collect());
+            for precision in Precision::ALL {
+                for engine in CpuEngine::every(0) {
+                    engines.push(Box::new(engine.rounding(precision)));
+                }
+            }
+            return Ok(engines);
         }
         DeviceChoice::Auto => 0,
         DeviceChoice::Cuda(numbers) if numbers.len() == 1 => numbers[0],
@@ -64,19 +61,24 @@ fn engines(device: &DeviceChoice) -> Result<Vec<Open>> {
             )));
         }
     };
-    let capability = CudaEngine::new(number, None)?.properties().capability;
-    let open = |precision| -> Open { Box::new(move || Ok(Box::new(CudaEngine::new(number, Some(precision))?))) };
-    let precisions = Precision::ALL.into_iter();
-    let possible = precisions.filter(|&precision| precision != Precision::Tf32 || capability >= 80);
-    Ok(possible.map(open).collect())
+    let single = CudaEngine::new(number, Some(Precision::Fp32))?;
+    let capability = single.properties().capability;
+    engines.push(Box::new(single));
+    engines.push(Box::new(CudaEngine::new(number, Some(Precision::Fp16))?));
+    if capability >= 80 {
+        engines.push(Box::new(CudaEngine::new(number, Some(Precision::Tf32))?));
+    }
+    Ok(engines)
 }
 
 pub fn check(args: &CheckArgs, global: &Global) -> Result<()> {
     let mut kernels: BTreeMap<String, Tally> = BTreeMap::new();
-    let (mut count, mut wrong, mut device) = (0, 0, String::new());
-    for open in engines(&global.device.parse()?)? {
-        let mut engine = open()?;
-        device = engine.describe();
+    let (mut count, mut wrong) = (0, 0);
+    let mut engines = engines(&global.device.parse()?)?;
+    let device = engines[0].describe();
+    // The last word is of the one engine alone.
+    let device = device.rsplit_once(", ").map_or(device.as_str(), |(device, _)| device);
+    for engine in &mut engines {
         let precision = engine.precision();
         let wanted = cases()
             .into_iter()
@@ -97,7 +99,6 @@ pub fn check(args: &CheckArgs, global: &Global) -> Result<()> {
             }
         }
     }
-    let device = device.rsplit_once(", ").map_or(device.as_str(), |(device, _)| device);
     if count == 0 {
         return Err(Error::usage(format!("--only {}: no case has such a name", args.only)));
     }
