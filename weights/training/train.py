@@ -137,16 +137,25 @@ def open_log(path, header):
 
 
 def source_state(args):
-    """The checkpoint to go on from, or None; `args` takes its identity from there."""
+    """The checkpoint to go on from, or None. What `args` leaves open of a run's identity is taken from there, or from the prior
+    to start from."""
     own = Path(args.out) / "checkpoint.pt"
-    path = own if own.exists() else args.source
-    state = torch.load(path, weights_only=True) if path and not str(path).endswith(".safetensors") else None
-    for key, default in FIXED.items():
-        known = state["args"][key] if state else default
-        if getattr(args, key) is None:
-            setattr(args, key, known)
-        elif state and getattr(args, key) != known:
-            raise SystemExit(f"{path}: was trained with --{key.replace('_', '-')} {known}; start another --out")
+    path = str(own if own.exists() else args.source or "")
+    state = torch.load(path, weights_only=True) if path.endswith(".pt") else None
+    known = dict(FIXED)
+    if state:
+        known = {key: state["args"][key] for key in FIXED}
+    elif path:
+        tensors, metadata = prior.read(path)
+        known.update(dataset=metadata.get("dataset", FIXED["dataset"]), ngf=len(tensors["begin_conv.weight"]))
+    for key, value in known.items():
+        flag, asked = "--" + key.replace("_", "-"), getattr(args, key)
+        if asked is None:
+            setattr(args, key, value)
+        elif state and asked != value:
+            raise SystemExit(f"{path}: was trained with {flag} {value}; start another --out")
+        elif path and key == "ngf" and asked < value:
+            raise SystemExit(f"{path}: is {value} wide and cannot be narrowed; give {flag} {value} or more")
     return state
 
 
