@@ -179,10 +179,10 @@ def train(args):
         run.restore(state)
     else:
         run.begin(args.source)
-    if run.decay_start is not None:
+    if not checkpoint.exists():  # a copy begins a fall of its own, or none
+        run.decay_start = run.step if args.decay_steps else None
+    elif run.decay_start is not None:
         args.decay_steps = state["args"]["decay_steps"]
-    elif args.decay_steps:
-        run.decay_start = run.step
     last = run.decay_start + args.decay_steps if args.decay_steps else args.steps
 
     wait_while(args.pause_file)
@@ -196,7 +196,7 @@ def train(args):
           f"{'bf16' if bf16 else 'f32'}, from step {run.step} to {last}", flush=True)
     if run.step == 0:
         run.judge(held_out, errors_log)
-    saved, judged = time.time(), run.step
+    saved = time.time()
     while run.step < last and not stop:
         wait_while(args.pause_file)
         began = time.time()
@@ -204,16 +204,12 @@ def train(args):
         seconds = time.time() - began
         run.seconds += seconds
         steps_log.writerow([run.step, repr(loss), f"{norm:.4g}", f"{factor:.4g}", f"{seconds:.3f}"])
-        if run.step % args.judge_every == 0:
+        if run.step % args.judge_every == 0 or run.step == last:
             run.judge(held_out, errors_log)
-            judged = run.step
         if time.time() - saved > SAVE_SECONDS:
             run.save(checkpoint)
             saved = time.time()
     run.save(checkpoint)
-    if judged != run.step:  # an interrupted run exports fresh figures, too
-        run.judge(held_out, errors_log)
-        run.save(checkpoint)
     print(f"stopped at step {run.step}; checkpoint saved", flush=True)
 
 
