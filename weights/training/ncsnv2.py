@@ -168,6 +168,10 @@ class NCSNv2(nn.Module):
         h = self.refine4(r1, h)
         return self.end_conv(F.elu(self.normalizer(h)))
 
+    def denoised(self, x, sigma):
+        """The expected image, given that x is one plus noise of one level."""
+        return x + sigma * self.noise(x)
+
     def forward(self, x, sigma):
         """The score of images x in [0,1] (plus noise); sigma holds one level per image."""
         return self.noise(x) / sigma.view(-1, 1, 1, 1)

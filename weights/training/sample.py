@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 import levels
-from compare import load_prior
+import prior
 
 
 @torch.no_grad()
@@ -50,7 +50,7 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(2)
     torch.set_flush_denormal(True)
-    net, metadata = load_prior(args.prior)
+    net, metadata = prior.load(args.prior)
     size = int(metadata["image_size"])
     shape = (args.count, int(metadata["channels"]), size, size)
     generator = torch.Generator().manual_seed(args.seed)

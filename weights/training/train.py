@@ -1,49 +1,34 @@
 """Trains an NCSNv2 prior by denoising score matching on a CPU, in as many sittings as it takes.
 
-    python train.py train  --dataset mnist --data DIR --out RUN     start, or go on where RUN stopped
-    python train.py train  --from RUN/checkpoint.pt --out RUN2 --decay-steps 1000 ...
-    python train.py export --run RUN2 mnist.safetensors             the EMA weights, with metadata
+    python train.py --dataset mnist --data DIR --out RUN        start, or go on where RUN stopped
+    python train.py --from small.safetensors --ngf 32 ...       start from a prior, widened
+    python train.py --from RUN/checkpoint.pt --out RUN2 --decay-steps 1000 ...
 
-The learning rate warms up and stays constant, so a run may be stopped and resumed at any step; a
-`--decay-steps` phase on a copy of its checkpoint gives the weights to export.
+The learning rates warm up and stay constant, so a run may be stopped and resumed at any step; a
+`--decay-steps` phase on a copy of its checkpoint gives the weights to export (`prior.py`).
 """
 
 import argparse
 import csv
-import datetime
 import os
 import signal
 import time
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 
 import data
 import levels
+import objective
+import prior
 from muon import Muon
 from ncsnv2 import NCSNv2, geometric
+from precision import bf16_is_faster
+from widen import widen
 
-EMA = 0.999
 CLIP = 1.0  # gradient norm of the per-pixel loss: every step at first, one step in seven by step 500
-DATA_DEVIATION = 0.3  # of a pixel of MNIST, 0.31; of CIFAR-10, 0.25
 SAVE_SECONDS = 120
-VALIDATE_EVERY = 250
-FIXED = ("dataset", "ngf", "seed", "sigma_begin", "sigma_end", "sigma_top")  # a run's identity
-
-
-def dsm_loss(net, x, sigma, z):
-    """sigma^2-weighted denoising score matching, ||sigma * score(x + sigma z) + z||^2, as a mean
-    over pixels, one value per image: 1 for a network that says nothing, whatever the level."""
-    noisy = x + sigma.view(-1, 1, 1, 1) * z
-    return (net.noise(noisy) + z).square().mean((1, 2, 3))
-
-
-def emphasis(sigma, top):
-    """Mean 1 over the batch. The loss of a level is that of its denoised image divided by sigma^2; this takes the division
-    back between the data's deviation and `top`, where it is decided which digit an image shows."""
-    weight = 1 + (sigma.clamp(max=top) / DATA_DEVIATION).square()
-    return weight / weight.mean()
+FIXED = dict(dataset="mnist", ngf=24, seed=1, sigma_begin=17.0, sigma_end=0.01, sigma_top=50.0)  # a run's identity
 
 
 def batch(images, args, step):
@@ -54,57 +39,130 @@ def batch(images, args, step):
     if args.dataset == "cifar10":  # a mirrored photograph is a photograph; a mirrored digit is not a digit
         flip = torch.rand(args.batch, generator=g) < 0.5
         x = torch.where(flip.view(-1, 1, 1, 1), x.flip(3), x)
-    sigma = levels.draw(args.batch, args.sigma_begin, args.sigma_end, args.sigma_top, g)
-    return x, sigma, torch.randn(x.shape, generator=g)
+    return x, levels.draw(args, g), torch.randn(x.shape, generator=g)
 
 
-@torch.no_grad()
-def validation_loss(net, images, args):
-    """Mean DSM loss over the held-out images, levels log-uniform over the schedule; the same
-    levels and noise at every call, so that calls compare."""
-    g = torch.Generator().manual_seed(12345)
-    total = 0.0
-    for x in (images.float() / 255).split(100):
-        sigma = levels.draw(len(x), args.sigma_begin, args.sigma_end, args.sigma_begin, g)
-        total += dsm_loss(net, x, sigma, torch.randn(x.shape, generator=g)).sum().item()
-    return total / len(images)
+class Run:
+    """Everything a checkpoint holds: two copies of the network, two optimisers, and where they stand."""
+
+    def __init__(self, args, images):
+        self.args, self.channels, self.image_size = args, images.shape[1], images.shape[2]
+        torch.manual_seed(args.seed)
+        self.net, self.ema = self.build(), self.build()
+        self.adam, self.muon = torch.optim.Adam(self.net.parameters(), lr=args.lr), Muon(self.net)
+        self.step, self.steps_before, self.decay_start, self.validation = 0, 0, None, float("nan")
+        self.seconds = 0.0
+
+    def build(self):
+        dims = self.channels * self.image_size**2
+        count = levels.count(self.args.sigma_begin, self.args.sigma_end, dims)
+        net = NCSNv2(self.channels, self.args.ngf, geometric(self.args.sigma_begin, self.args.sigma_end, count))
+        # NHWC is the layout oneDNN's convolutions want: 10 % faster here than NCHW.
+        return net.to(memory_format=torch.channels_last)
+
+    def begin(self, path):
+        """From the weights of a prior, with fresh optimisers."""
+        if path:
+            tensors, metadata = prior.read(path)
+            self.steps_before = int(metadata.get("steps", 0))
+            tensors["sigmas"] = self.net.sigmas
+            if tensors["begin_conv.weight"].shape[0] < self.args.ngf:
+                tensors = widen(tensors, self.args.ngf, self.args.seed)
+            self.net.load_state_dict(tensors)
+        self.ema.load_state_dict(self.net.state_dict())
+
+    def restore(self, state):
+        self.net.load_state_dict(state["model"])
+        self.ema.load_state_dict(state["ema"])
+        self.adam.load_state_dict(state["adam"])
+        self.muon.momentum.update(state["muon"])
+        for key in ("step", "steps_before", "decay_start", "validation", "seconds"):
+            setattr(self, key, state[key])
+
+    def save(self, path):
+        """Atomic: a kill in the middle leaves the previous checkpoint whole."""
+        config = dict(vars(self.args), channels=self.channels, image_size=self.image_size)
+        state = dict(model=self.net.state_dict(), ema=self.ema.state_dict(), adam=self.adam.state_dict(),
+                     muon=self.muon.momentum, args=config, **{k: getattr(self, k) for k in
+                     ("step", "steps_before", "decay_start", "validation", "seconds")})
+        temporary = path.with_suffix(".tmp")
+        torch.save(state, temporary)
+        os.replace(temporary, path)
+
+    def rate_factor(self):
+        """What both learning rates are multiplied with: warm-up, plateau, and a linear end if asked for."""
+        if self.decay_start is not None:
+            return max(0.0, 1 - (self.step - self.decay_start) / self.args.decay_steps)
+        return min(1.0, (self.step + 1) / self.args.warmup)
+
+    def advance(self, images, bf16):
+        """One step; (loss, norm of the gradient, rate factor)."""
+        args, factor = self.args, self.rate_factor()
+        x, sigma, z = batch(images, args, self.step)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            loss = objective.dsm_loss(self.net, x, sigma, z)
+        loss = (loss * objective.emphasis(sigma, args.emphasis)).mean()
+        self.net.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), CLIP, error_if_nonfinite=True)
+        if args.muon_lr:
+            self.muon.step(args.muon_lr * factor)
+        for group in self.adam.param_groups:
+            group["lr"] = args.lr * factor
+        self.adam.step()
+        self.step += 1
+        # The full memory would hold on to the start for thousands of steps: a shorter one until 9/(1 - ema) of them.
+        keep = min(args.ema, (1 + self.step) / (10 + self.step))
+        with torch.no_grad():
+            for e, p in zip(self.ema.parameters(), self.net.parameters()):
+                e.lerp_(p, 1 - keep)
+        return loss.item(), norm.item(), factor
+
+    def judge(self, held_out, log):
+        """The EMA weights on the validation images: one line of errors.csv."""
+        self.validation = objective.validation_loss(self.ema, held_out, self.args)
+        errors = objective.squared_errors(self.ema, held_out).mean(1).sqrt().tolist()
+        log.writerow([self.step, round(self.seconds), f"{self.validation:.6f}"] + [f"{e:.5f}" for e in errors])
+        print(f"step {self.step}, {self.seconds / 3600:.2f} h: validation {self.validation:.5f}, denoising errors "
+              + " ".join(f"{e:.4f}" for e in errors), flush=True)
 
 
-def rate_factor(args, step, decay_start):
-    """What the learning rates are multiplied with: warm-up, plateau, and a linear end if asked for."""
-    if decay_start is not None:
-        return max(0.0, 1 - (step - decay_start) / args.decay_steps)
-    return min(1.0, (step + 1) / args.warmup)
+def open_log(path, header):
+    """A CSV file to append to; the header is written once."""
+    fresh = not path.exists()
+    log = csv.writer(open(path, "a", buffering=1))
+    if fresh:
+        log.writerow(header)
+    return log
 
 
-def ema_rate(step):
-    """0.999 would remember the random start for thousands of steps: a shorter memory until ~10,000."""
-    return min(EMA, (1 + step) / (10 + step))
-
-
-def save(path, state):
-    """Atomic: a kill in the middle leaves the previous checkpoint whole."""
-    temporary = path.with_suffix(".tmp")
-    torch.save(state, temporary)
-    os.replace(temporary, path)
-
-
-def build(args, channels, image_size):
-    count = levels.count(args.sigma_begin, args.sigma_end, channels * image_size**2)
-    net = NCSNv2(channels, args.ngf, geometric(args.sigma_begin, args.sigma_end, count))
-    # NHWC is the layout oneDNN's convolutions want: 10 % faster here than NCHW.
-    return net.to(memory_format=torch.channels_last)
-
-
-def restore(args, path):
-    state = torch.load(path, weights_only=True)
-    for key in FIXED:
-        if getattr(args, key) is None:
-            setattr(args, key, state["args"][key])
-        elif getattr(args, key) != state["args"][key]:
-            flag = "--" + key.replace("_", "-")
-            raise SystemExit(f"{path}: was trained with {flag} {state['args'][key]}; start another --out")
+def source_state(args):
+    """The checkpoint to go on from, or None. What `args` leaves open of a run's identity is taken from there, or from the prior
+    to start from."""
+    own = Path(args.out) / "checkpoint.pt"
+    path = str(own if own.exists() else args.source or "")
+    state = torch.load(path, weights_only=True) if path.endswith(".pt") else None
+    known = dict(FIXED)
+    if state:
+        known = {key: state["args"][key] for key in FIXED}
+    elif path:
+        tensors, metadata = prior.read(path)
+        known.update(dataset=metadata.get("dataset", FIXED["dataset"]), ngf=len(tensors["begin_conv.weight"]))
+    for key, value in known.items():
+        flag, asked = "--" + key.replace("_", "-"), getattr(args, key)
+        if asked is None:
+            setattr(args, key, value)
+        elif state and asked != value:
+            raise SystemExit(f"{path}: was trained with {flag} {value}; start another --out")
+        elif path and key == "ngf" and asked < value:
+            raise SystemExit(f"{path}: is {value} wide and cannot be narrowed; give {flag} {value} or more")
     return state
+
+
+def wait_while(pause_file):
+    """A run is never the reason that somebody's measurement is wrong."""
+    while pause_file and os.path.exists(pause_file):
+        time.sleep(2)
 
 
 def train(args):
@@ -114,142 +172,75 @@ def train(args):
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     checkpoint = out / "checkpoint.pt"
-    source = checkpoint if checkpoint.exists() else args.source
-    state = restore(args, source) if source else None
-    for key, default in DEFAULTS.items():
-        if getattr(args, key) is None:
-            setattr(args, key, default)
-
+    state = source_state(args)
     images, held_out = data.load(args.dataset, args.data)
-    channels, image_size = images.shape[1], images.shape[2]
-    torch.manual_seed(args.seed)
-    net, ema = build(args, channels, image_size), build(args, channels, image_size)
-    ema.load_state_dict(net.state_dict())
-    adam, muon = torch.optim.Adam(net.parameters(), lr=args.lr), Muon(net)
-    step, decay_start, validation = 0, None, float("nan")
+    run = Run(args, images)
     if state:
-        net.load_state_dict(state["model"])
-        ema.load_state_dict(state["ema"])
-        adam.load_state_dict(state["adam"])
-        muon.momentum.update(state["muon"])
-        step, decay_start, validation = state["step"], state["decay_start"], state["validation"]
-        if decay_start is not None:
-            args.decay_steps = state["args"]["decay_steps"]
-    if args.decay_steps and decay_start is None:
-        decay_start = step
-    last = decay_start + args.decay_steps if args.decay_steps else args.steps
+        run.restore(state)
+    else:
+        run.begin(args.source)
+    if not checkpoint.exists():  # a copy begins a fall of its own, or none
+        run.decay_start = run.step if args.decay_steps else None
+    elif run.decay_start is not None:
+        args.decay_steps = state["args"]["decay_steps"]
+    last = run.decay_start + args.decay_steps if args.decay_steps else args.steps
 
+    wait_while(args.pause_file)
+    bf16 = bf16_is_faster(run.net, batch(images, args, 0)[0]) if args.precision == "auto" else args.precision == "bf16"
     stop = []  # SIGTERM and ctrl-C end the run after the current step, with a checkpoint
     for sig in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sig, lambda *_: stop.append(1))
-
-    def state_now():
-        config = {k: v for k, v in vars(args).items() if not callable(v)}
-        config.update(channels=channels, image_size=image_size)
-        return dict(model=net.state_dict(), ema=ema.state_dict(), adam=adam.state_dict(),
-                    muon=muon.momentum, step=step, decay_start=decay_start, validation=validation, args=config)
-
-    log = csv.writer(open(out / "loss.csv", "a", buffering=1))
-    print(f"{sum(p.numel() for p in net.parameters()):,} parameters, {len(net.sigmas)} levels, "
-          f"{len(images)} images, from step {step} to {last}", flush=True)
+    steps_log = open_log(out / "loss.csv", ["step", "loss", "gradient_norm", "rate_factor", "seconds"])
+    errors_log = open_log(out / "errors.csv", ["step", "seconds", "validation_dsm", *(f"error_{s:g}" for s in objective.TABLE)])
+    print(f"{sum(p.numel() for p in run.net.parameters()):,} parameters, {len(images)} images, "
+          f"{'bf16' if bf16 else 'f32'}, from step {run.step} to {last}", flush=True)
+    if run.step == 0:
+        run.judge(held_out, errors_log)
     saved = time.time()
-    while step < last and not stop:
+    while run.step < last and not stop:
+        wait_while(args.pause_file)
         began = time.time()
-        factor = rate_factor(args, step, decay_start)
-        for group in adam.param_groups:
-            group["lr"] = args.lr * factor
-        x, sigma, z = batch(images, args, step)
-        loss = (dsm_loss(net, x, sigma, z) * emphasis(sigma, args.emphasis)).mean()
-        net.zero_grad()
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(net.parameters(), CLIP, error_if_nonfinite=True)
-        if args.muon_lr:
-            muon.step(args.muon_lr * factor)
-        adam.step()
-        step += 1
-        with torch.no_grad():
-            keep = ema_rate(step)
-            for e, p in zip(ema.parameters(), net.parameters()):
-                e.lerp_(p, 1 - keep)
+        loss, norm, factor = run.advance(images, bf16)
         seconds = time.time() - began
-        if step % VALIDATE_EVERY == 0:
-            validation = validation_loss(ema, held_out, args)
-            print(f"step {step}  loss {loss.item():.4f}  validation (EMA) {validation:.5f}  "
-                  f"lr x {factor:.2f}  {seconds:.2f} s/step", flush=True)
-        log.writerow([step, repr(loss.item()), f"{norm.item():.4g}", f"{factor:.4g}", f"{seconds:.3f}",
-                      f"{validation:.6f}" if step % VALIDATE_EVERY == 0 else ""])
+        run.seconds += seconds
+        steps_log.writerow([run.step, repr(loss), f"{norm:.4g}", f"{factor:.4g}", f"{seconds:.3f}"])
+        if run.step % args.judge_every == 0 or run.step == last:
+            run.judge(held_out, errors_log)
         if time.time() - saved > SAVE_SECONDS:
-            save(checkpoint, state_now())
+            run.save(checkpoint)
             saved = time.time()
-    save(checkpoint, state_now())
-    validation = validation_loss(ema, held_out, args)  # an interrupted run exports a fresh loss, too
-    save(checkpoint, state_now())
-    print(f"stopped at step {step}; validation (EMA) {validation:.5f}; checkpoint saved", flush=True)
-
-
-def export(args):
-    state = torch.load(Path(args.run) / "checkpoint.pt", weights_only=True)
-    config = argparse.Namespace(**state["args"])
-    tensors = {k: v.contiguous() for k, v in state["ema"].items()}
-    if args.half:
-        tensors = {k: v if k == "sigmas" else v.half() for k, v in tensors.items()}
-    if args.levels:
-        tensors["sigmas"] = geometric(args.sigma_begin or config.sigma_begin, args.sigma_end or config.sigma_end, args.levels)
-    sigmas = tensors["sigmas"].tolist()
-    metadata = dict(
-        dataset=config.dataset, channels=config.channels, image_size=config.image_size, ngf=config.ngf,
-        sigma_begin=f"{sigmas[0]:g}", sigma_end=f"{sigmas[-1]:g}", num_classes=len(sigmas),
-        sigma_max_trained=config.sigma_top, emphasis=getattr(config, "emphasis", 0.0), steps=state["step"], batch=config.batch, seed=config.seed,
-        date=datetime.date.today().isoformat(), loss=f"{state['validation']:.6f}",
-        loss_meaning="validation DSM, sigma^2-weighted, per pixel", weights=f"EMA {EMA}",
-        ema_rate_at_end=f"{ema_rate(state['step']):.4f}")
-    recommended = dict(steps_per_level=args.steps_per_level, step_scale=args.step_scale, momentum=args.momentum, xi=args.xi)
-    metadata.update({k: v for k, v in recommended.items() if v is not None})
-    save_file(tensors, args.file, {k: str(v) for k, v in metadata.items()})
-    print(f"{args.file}: {os.path.getsize(args.file):,} bytes, {metadata}")
-
-
-DEFAULTS = dict(dataset="mnist", ngf=24, seed=1, sigma_begin=17.0, sigma_end=0.01, sigma_top=50.0)
+    run.save(checkpoint)
+    print(f"stopped at step {run.step}; checkpoint saved", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True)
-    t = commands.add_parser("train")
-    t.add_argument("--dataset", choices=["mnist", "fashion-mnist", "cifar10"])
-    t.add_argument("--data", required=True, help="file or folder of the data set")
-    t.add_argument("--out", required=True, help="folder for checkpoint.pt and loss.csv; resumed when it has one")
-    t.add_argument("--from", dest="source", help="begin a new --out with this checkpoint")
-    t.add_argument("--ngf", type=int)
-    t.add_argument("--sigma-begin", type=float, help="largest level; see levels.py")
-    t.add_argument("--sigma-end", type=float)
-    t.add_argument("--sigma-top", type=float, help="levels are practised up to here")
-    t.add_argument("--seed", type=int)
-    t.add_argument("--batch", type=int, default=32)
-    t.add_argument("--lr", type=float, default=1e-3, help="of Adam")
-    t.add_argument("--muon-lr", type=float, default=2e-3, help="of the inner convolutions; 0: Adam for these too")
-    t.add_argument("--emphasis", type=float, default=0.0, metavar="SIGMA",
-                   help="weigh levels up to SIGMA by the error of the denoised image; 0: sigma^2 weighting alone")
-    t.add_argument("--warmup", type=int, default=100)
-    t.add_argument("--steps", type=int, default=1_000_000, help="stop at this step")
-    t.add_argument("--decay-steps", type=int, default=0, help="final phase: learning rate to 0, linearly")
-    t.add_argument("--threads", type=int, default=2)
-    t.set_defaults(run_command=train)
-    e = commands.add_parser("export")
-    e.add_argument("--run", required=True, help="a training run's --out")
-    s = e.add_argument_group("sampler", "defaults of `qcs run` with this prior")
-    s.add_argument("--sigma-begin", type=float)
-    s.add_argument("--sigma-end", type=float)
-    s.add_argument("--levels", type=int, help="geometric, in place of the schedule of training")
-    s.add_argument("--steps-per-level", type=int)
-    s.add_argument("--step-scale", type=float)
-    s.add_argument("--momentum", type=float)
-    s.add_argument("--xi", type=float)
-    e.add_argument("--half", action="store_true", help="float16 weights")
-    e.add_argument("file")
-    e.set_defaults(run_command=export)
-    args = parser.parse_args()
-    args.run_command(args)
+    add = parser.add_argument
+    add("--dataset", choices=["mnist", "fashion-mnist", "cifar10"])
+    add("--data", required=True, help="file or folder of the data set")
+    add("--out", required=True, help="folder for checkpoint.pt, loss.csv and errors.csv; resumed when it has a checkpoint")
+    add("--from", dest="source", help="begin a new --out with this checkpoint, or with the weights of this .safetensors")
+    add("--ngf", type=int, help="width; may be larger than that of a .safetensors to start from")
+    add("--sigma-begin", type=float, help="largest level; see levels.py")
+    add("--sigma-end", type=float)
+    add("--sigma-top", type=float, help="levels are practised up to here")
+    add("--focus", type=float, nargs=2, default=[0.03, 3.0], metavar=("LOW", "HIGH"), help="levels practised most")
+    add("--focus-share", type=float, default=0.7, help="of each batch")
+    add("--seed", type=int)
+    add("--batch", type=int, default=32)
+    add("--lr", type=float, default=5e-4, help="of Adam")
+    add("--muon-lr", type=float, default=1e-3, help="of the inner convolutions; 0: Adam for these too")
+    add("--ema", type=float, default=0.999)
+    add("--emphasis", type=float, default=1.0, metavar="SIGMA",
+        help="weigh levels up to SIGMA by the error of the denoised image; 0: sigma^2 weighting alone")
+    add("--warmup", type=int, default=100)
+    add("--steps", type=int, default=1_000_000, help="stop at this step")
+    add("--decay-steps", type=int, default=0, help="final phase: learning rates to 0, linearly")
+    add("--judge-every", type=int, default=1000, metavar="STEPS", help="a line of errors.csv, as dear as 40 steps")
+    add("--precision", choices=["auto", "f32", "bf16"], default="auto", help="auto: what is faster here")
+    add("--pause-file", help="training rests while this file exists")
+    add("--threads", type=int, default=2)
+    train(parser.parse_args())
 
 
 if __name__ == "__main__":

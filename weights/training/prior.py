@@ -1,0 +1,71 @@
+"""Prior files: what `qcs --model` reads.
+
+    python prior.py --run RUN mnist.safetensors     the EMA weights of a run, with metadata
+"""
+
+import argparse
+import datetime
+import os
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from ncsnv2 import NCSNv2, geometric
+
+
+def read(path):
+    """(tensors, metadata) of a prior, in f32."""
+    with safe_open(path, "pt") as f:
+        return {k: f.get_tensor(k).float() for k in f.keys()}, f.metadata() or {}
+
+
+def load(path):
+    """(network, metadata) of a prior."""
+    tensors, metadata = read(path)
+    ngf, channels = tensors["begin_conv.weight"].shape[:2]
+    net = NCSNv2(channels, ngf, tensors["sigmas"])
+    net.load_state_dict(tensors)
+    return net.to(memory_format=torch.channels_last).eval(), metadata
+
+
+def export(args):
+    state = torch.load(Path(args.run) / "checkpoint.pt", weights_only=True)
+    config = argparse.Namespace(**state["args"])
+    tensors = {k: v.contiguous() for k, v in state["ema"].items()}
+    if args.half:
+        tensors = {k: v if k == "sigmas" else v.half() for k, v in tensors.items()}
+    if args.levels:
+        tensors["sigmas"] = geometric(args.sigma_begin or config.sigma_begin, args.sigma_end or config.sigma_end, args.levels)
+    sigmas = tensors["sigmas"].tolist()
+    metadata = dict(
+        dataset=config.dataset, channels=config.channels, image_size=config.image_size, ngf=config.ngf,
+        sigma_begin=f"{sigmas[0]:g}", sigma_end=f"{sigmas[-1]:g}", num_classes=len(sigmas),
+        sigma_max_trained=config.sigma_top, emphasis=config.emphasis, steps=state["steps_before"] + state["step"],
+        batch=config.batch, seed=config.seed, date=datetime.date.today().isoformat(), loss=f"{state['validation']:.6f}",
+        loss_meaning="validation DSM, sigma^2-weighted, per pixel", weights=f"EMA {config.ema}")
+    recommended = dict(steps_per_level=args.steps_per_level, step_scale=args.step_scale, momentum=args.momentum, xi=args.xi)
+    metadata.update({k: v for k, v in recommended.items() if v is not None})
+    save_file(tensors, args.file, {k: str(v) for k, v in metadata.items()})
+    print(f"{args.file}: {os.path.getsize(args.file):,} bytes, {metadata}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", required=True, help="a training run's --out")
+    s = parser.add_argument_group("sampler", "defaults of `qcs run` with this prior")
+    s.add_argument("--sigma-begin", type=float)
+    s.add_argument("--sigma-end", type=float)
+    s.add_argument("--levels", type=int, help="geometric, in place of the schedule of training")
+    s.add_argument("--steps-per-level", type=int)
+    s.add_argument("--step-scale", type=float)
+    s.add_argument("--momentum", type=float)
+    s.add_argument("--xi", type=float)
+    parser.add_argument("--half", action="store_true", help="float16 weights")
+    parser.add_argument("file")
+    export(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()
