@@ -24,9 +24,10 @@ impl FromStr for DeviceChoice {
 
     fn from_str(text: &str) -> Result<Self> {
         let bad = || {
-            Error::usage(format!(
-                "--device {text}: use auto, cpu, cuda, cuda:N or several like cuda:0,1"
-            ))
+            Error::setting(
+                "device",
+                format!("{text}: use auto, cpu, cuda, cuda:N or several like cuda:0,1"),
+            )
         };
         match text {
             "auto" => Ok(Self::Auto),
@@ -37,7 +38,7 @@ impl FromStr for DeviceChoice {
                 let numbers = list.split(',').map(|n| n.parse::<usize>().map_err(|_| bad()));
                 let numbers = numbers.collect::<Result<Vec<_>>>()?;
                 match numbers.iter().enumerate().find(|(i, n)| numbers[..*i].contains(n)) {
-                    Some((_, n)) => Err(Error::usage(format!("--device {text}: GPU {n} is named twice"))),
+                    Some((_, n)) => Err(Error::setting("device", format!("{text}: GPU {n} is named twice"))),
                     None => Ok(Self::Cuda(numbers)),
                 }
             }

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use crate::prior::Prior;
 use crate::{Error, Result};
 
-/// A struct of optional settings, made by [`options!`].
+/// A struct of optional settings, made by the macro `options!`.
 pub trait Options: Default + Serialize + DeserializeOwned {
     /// The settings' names: those of the fields, of the flags (with dashes) and of the keys in a file.
     const NAMES: &'static [&'static str];
@@ -68,7 +68,7 @@ fn value(metadata: &HashMap<String, String>, name: &str) -> Value {
     }
 }
 
-/// Defines a struct of [`Options`]. Each field is given as `name: Type` and becomes an `Option<Type>`; its documentation is
+/// Defines a struct of `Options`. Each field is given as `name: Type` and becomes an `Option<Type>`; its documentation is
 /// the flag's help.
 macro_rules! options {
     (

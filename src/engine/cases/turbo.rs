@@ -157,10 +157,10 @@ fn carry_case(states: usize, m: usize) -> Case {
         case.finish(move |results| {
             let (mut site_z, mut h_g) = (old_z.clone(), old_h_g.clone());
             let (mut lives, mut paces) = (Vec::new(), Vec::new());
-            for s in 0..states {
+            for (s, &tau_g) in tau_g.iter().enumerate() {
                 let at = s * m..(s + 1) * m;
                 let (site_z, h_g) = (&mut site_z[at.clone()], &mut h_g[at.clone()]);
-                let (live, pace) = ep_carry(done(states)[s], &new_z[at], site_z, h_g, tau_g[s]);
+                let (live, pace) = ep_carry(done(states)[s], &new_z[at], site_z, h_g, tau_g);
                 lives.push(live);
                 paces.extend(pace);
             }

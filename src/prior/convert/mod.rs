@@ -106,9 +106,8 @@ impl std::fmt::Display for Converted {
 /// NCSNv2 cannot have.
 pub fn convert(input: &Path, output: &Path, options: &ConvertOptions) -> Result<Converted> {
     if let Some(size) = options.image_size.filter(|&size| !network::is_image_size(size)) {
-        return Err(Error::usage(format!(
-            "--image-size must be even and from 2 to 4096, not {size}"
-        )));
+        let reason = format!("must be even and from 2 to 4096, not {size}");
+        return Err(Error::setting("image_size", reason));
     }
     let bytes = crate::files::map(input)?;
     let bad = |reason: String| Error::bad_file(input, reason);
