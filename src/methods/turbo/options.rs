@@ -18,7 +18,7 @@ options! {
         /// Evaluations of the network for each draw, where `--chains` asks for several [default: 20]
         #[arg(long, value_name = "N")]
         pub draw_steps: usize,
-        /// Noise level that a draw begins at, over that of the message it is drawn from, at least 1 [default: 1.25]
+        /// Noise level that a draw begins at, over that of the message it is drawn from, at least 1 [default: 1.12]
         #[arg(long, value_name = "FACTOR")]
         pub draw_spread: f64,
     }
@@ -39,7 +39,7 @@ impl TurboOptions {
             evaluations: Some(30),
             tolerance: Some(0.02),
             draw_steps: Some(20),
-            draw_spread: Some(1.25),
+            draw_spread: Some(1.12),
         }
     }
 
