@@ -15,8 +15,7 @@ use super::run::Output;
 #[derive(Args)]
 #[command(
     long_about = "Measures ten bundled MNIST test digits with an ill-conditioned matrix (400 measurements of 1 bit each, \
-                  kappa = 1000, sigma = 0.05) and reconstructs them by QCS-SGM and by QCS-SGM+, with the same noise and \
-                  the same gamma rule. Prints a table and writes a run folder with grid.png. Takes half a minute or so on two cores.",
+                  kappa = 1000, sigma = 0.05) and reconstructs them by QCS-SGM, QCS-SGM+ and turbo. Prints a table and writes a run folder with grid.png. Takes half a minute or so on two cores.",
     after_help = "Examples:
   qcs demo
   qcs demo --out my-demo --seed 1
