@@ -12,6 +12,7 @@ pub mod plan;
 pub mod prior;
 pub mod problem;
 pub mod run;
+pub mod sweep;
 
 pub use error::{Error, Result};
 pub use images::{ImageShape, Images};

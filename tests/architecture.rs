@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms that use the same ones stand in one line.
-const ORDER: [&[&str]; 11] = [
+const ORDER: [&[&str]; 12] = [
     &["error"],
     &["images"],
     &["files"],
@@ -17,6 +17,7 @@ const ORDER: [&[&str]; 11] = [
     &["methods", "metrics"],
     &["output"],
     &["run"],
+    &["sweep"],
 ];
 
 /// What the crate's root hands on, and the room that it comes from.

@@ -15,6 +15,7 @@ mod run;
 mod sample;
 mod scores;
 mod signals;
+mod sweep;
 mod table;
 mod terminal;
 
@@ -86,6 +87,7 @@ enum Command {
     Demo(demo::DemoArgs),
     Measure(measure::MeasureArgs),
     Run(Box<run::RunArgs>),
+    Sweep(sweep::SweepArgs),
     Eval(eval::EvalArgs),
     Sample(sample::SampleArgs),
     Score(scores::ScoreArgs),
@@ -153,6 +155,7 @@ fn execute(Cli { global, command }: Cli) -> Result<()> {
         Command::Demo(args) => demo::demo(&args, &global),
         Command::Measure(args) => measure::measure(&args, &global),
         Command::Run(args) => run::run(&args, &global),
+        Command::Sweep(args) => sweep::sweep(&args, &global),
         Command::Eval(args) => eval::eval(&args),
         Command::Sample(args) => sample::sample(&args, &global),
         Command::Score(args) => scores::score(&args, &global),

@@ -51,6 +51,14 @@ impl Display {
         self.bar = Some(bar);
     }
 
+    /// Starts under this title, and says so where there is no bar.
+    pub fn announce(&mut self, title: &str) {
+        if !self.quiet && !std::io::stderr().is_terminal() {
+            terminal::note(title);
+        }
+        self.start(title);
+    }
+
     pub fn show(&mut self, progress: &Progress) {
         if self.quiet {
             return;

@@ -49,6 +49,9 @@ pub trait Kind: Sync {
     /// What it is, in one line.
     fn about(&self) -> &'static str;
 
+    /// The names of its settings.
+    fn names(&self) -> &'static [&'static str];
+
     /// The settings before anybody asks for others: the model's own advice, below it the preset of the model's images. A
     /// preset that was asked for by name stands above the model.
     ///

@@ -4,9 +4,26 @@
 //! metric of a diverged image `"nan"`, both of which Python's `float` takes back; `null` is left to mean
 //! that there is nothing to tell, because there is no truth.
 
-use serde::Serializer;
+use serde::{Deserialize, Deserializer, Serializer, de};
 
-/// For `#[serde(serialize_with)]` on an `f64`.
+/// A number, or the word that stands for one.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Number(f64),
+    Word(String),
+}
+
+impl Written {
+    fn number<E: de::Error>(self) -> Result<f64, E> {
+        match self {
+            Self::Number(number) => Ok(number),
+            Self::Word(word) => word.parse().map_err(|_| E::custom(format!("{word:?} is no number"))),
+        }
+    }
+}
+
+/// For `#[serde(serialize_with)]` and the like on an `f64`.
 pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     if value.is_finite() {
         serializer.serialize_f64(*value)
@@ -15,11 +32,23 @@ pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::
     }
 }
 
-/// For `#[serde(serialize_with)]` on an `Option<f64>`.
-pub(crate) fn serialize_option<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
-    match value {
-        Some(value) => serialize(value, serializer),
-        None => serializer.serialize_none(),
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Written::deserialize(deserializer)?.number()
+}
+
+/// The same for an `Option<f64>`.
+pub(crate) mod option {
+    use super::{Deserialize, Deserializer, Serializer, Written};
+
+    pub(crate) fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => super::serialize(value, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+        Option::<Written>::deserialize(deserializer)?.map(Written::number).transpose()
     }
 }
 

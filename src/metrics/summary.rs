@@ -1,10 +1,10 @@
 //! Mean and standard error of a metric over images.
 
 /// A metric over several images, as it is reported: mean ± standard error.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Summary {
     /// Infinite where one image is (its PSNR is, if it equals the truth), NaN where one is NaN.
-    #[serde(serialize_with = "super::number::serialize")]
+    #[serde(with = "super::number")]
     pub mean: f64,
     /// sd/√n with n − 1 in the variance; `None` for a single image or a mean that is not finite.
     pub standard_error: Option<f64>,

@@ -1,6 +1,7 @@
 //! What a run leaves behind: pictures, the grid, and the metrics as JSON and CSV.
 
 mod canvas;
+pub mod chart;
 mod contact_sheet;
 mod font;
 mod grid;
@@ -8,7 +9,7 @@ mod heat;
 mod legend;
 mod picture;
 pub mod png;
-mod report;
+pub(crate) mod report;
 mod series;
 
 pub use contact_sheet::contact_sheet;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::files::write_atomically;
 use crate::methods::Divergence;
@@ -11,21 +11,21 @@ use crate::metrics::{Summary, number};
 use crate::{Error, Result};
 
 /// What is known of one image as one method reconstructed it. Metrics that need a truth are absent without.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ImageMetrics {
     /// Position of the image in the problem.
     pub index: usize,
     pub method: String,
     /// dB.
-    #[serde(serialize_with = "number::serialize_option")]
+    #[serde(with = "number::option")]
     pub psnr: Option<f64>,
-    #[serde(serialize_with = "number::serialize_option")]
+    #[serde(with = "number::option")]
     pub ssim: Option<f64>,
     /// Share of measurements whose cell holds A·x.
-    #[serde(serialize_with = "number::serialize_option")]
+    #[serde(with = "number::option")]
     pub consistency: Option<f64>,
     /// Root mean squared error per pixel that the method itself predicts, where it does.
-    #[serde(serialize_with = "number::serialize_option")]
+    #[serde(with = "number::option")]
     pub predicted_error: Option<f64>,
     /// Evaluations of the network, where they differ from image to image.
     pub evaluations: Option<usize>,
@@ -34,7 +34,7 @@ pub struct ImageMetrics {
 }
 
 /// Mean ± standard error of each metric over a method's images.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MethodMetrics {
     pub method: String,
     /// Number of images; a metric's own count is smaller where it is absent for some.
@@ -53,7 +53,7 @@ pub struct MethodMetrics {
 ///
 /// In both, an infinite PSNR is written `inf` and the metric of a diverged image `nan` (strings in JSON,
 /// which has no such numbers); `null` or an empty field means that there is no truth to compare with.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub methods: Vec<MethodMetrics>,
     pub images: Vec<ImageMetrics>,
@@ -62,7 +62,7 @@ pub struct Report {
 }
 
 /// A state that diverged, and the method whose state it was.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Diverged {
     pub method: String,
     #[serde(flatten)]
@@ -111,6 +111,15 @@ impl Report {
         Self { diverged, ..self }
     }
 
+    /// Reads back what [`Report::write_json`] has written.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is no such report.
+    pub fn read_json(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
+        serde_json::from_str(&text).map_err(|e| Error::bad_file(path, format!("is no report of a run: {e}")))
+    }
+
     /// Writes everything as JSON.
     pub fn write_json(&self, path: impl AsRef<Path>) -> Result<()> {
         let text = serde_json::to_string_pretty(self)
@@ -132,14 +141,14 @@ impl Report {
     }
 }
 
-fn write_text(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
     write_atomically(path, |w: &mut dyn Write| {
         w.write_all(text.as_bytes()).map_err(|e| Error::io(path, "write", e))
     })
 }
 
 /// A CSV field, in quotes where it needs them.
-fn quoted(field: &str) -> String {
+pub(crate) fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {

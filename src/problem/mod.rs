@@ -196,6 +196,11 @@ impl Problem {
         self.origin
     }
 
+    /// A and, if it is known by now, its spectrum.
+    pub fn into_matrix(self) -> (Matrix, Option<Spectrum>) {
+        (self.a, self.spectrum.into_inner())
+    }
+
     /// diag(A·Aᵀ), length M.
     pub fn diag(&self) -> &[f64] {
         &self.diag

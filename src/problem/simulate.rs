@@ -2,7 +2,7 @@
 
 use qcs_kernels::philox::{Domain, Stream};
 
-use super::{Cells, Ensemble, Matrix, Origin, Problem, Quantiser, check_pixels, check_scale, check_sigma, mean};
+use super::{Cells, Ensemble, Matrix, Origin, Problem, Quantiser, Spectrum, check_pixels, check_scale, check_sigma, mean};
 use crate::error::{Error, Result};
 use crate::images::Images;
 
@@ -11,6 +11,12 @@ use crate::images::Images;
 pub enum Sensing {
     /// M rows drawn from a law.
     Drawn { ensemble: Ensemble, m: usize },
+    /// What an earlier problem drew from a law, with the same seed.
+    Kept {
+        ensemble: Ensemble,
+        a: Matrix,
+        spectrum: Option<Spectrum>,
+    },
     /// A user's own matrix.
     Given(Matrix),
 }
@@ -65,6 +71,7 @@ impl Problem {
                 let (a, spectrum) = ensemble.build(m, n, seed)?;
                 (a, spectrum, Some(ensemble))
             }
+            Sensing::Kept { ensemble, a, spectrum } => (a, spectrum, Some(ensemble)),
             Sensing::Given(a) if a.cols() != n => {
                 return Err(Error::usage(format!(
                     "A has {} columns, but an image of shape {} has {n} pixels",

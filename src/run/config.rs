@@ -218,7 +218,7 @@ impl RunConfig {
     ///
     /// # Errors
     /// If a setting is unknown or out of its range, or the model's advice cannot be used.
-    pub(super) fn resolve_settings(&mut self, prior: &Prior) -> Result<()> {
+    pub(crate) fn resolve_settings(&mut self, prior: &Prior) -> Result<()> {
         let preset = self.preset.take().map(|name| Preset::find(&name)).transpose()?;
         let mut settings = BTreeMap::new();
         for kind in self.kinds()? {

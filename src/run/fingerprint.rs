@@ -1,13 +1,14 @@
 //! Hashes that tell whether two runs are the same: against accidents, not against forgers.
 
+use crate::Images;
 use crate::prior::{Prior, parameters};
 use crate::problem::{Problem, Values};
 
 /// A running hash of 64-bit words: fast enough for a matrix of 400 MB.
-pub(super) struct Hash(u64);
+pub(crate) struct Hash(u64);
 
 impl Hash {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(0x9e37_79b9_7f4a_7c15)
     }
 
@@ -23,7 +24,7 @@ impl Hash {
     }
 
     /// Many bytes, eight at a time.
-    pub(super) fn blob(&mut self, bytes: &[u8]) {
+    pub(crate) fn blob(&mut self, bytes: &[u8]) {
         self.word(bytes.len() as u64);
         let (words, rest) = bytes.as_chunks::<8>();
         words.iter().for_each(|word| self.word(u64::from_le_bytes(*word)));
@@ -40,24 +41,38 @@ impl Hash {
         values.iter().for_each(|value| self.word(value.to_bits()));
     }
 
-    pub(super) fn hex(&self) -> String {
+    pub(crate) fn hex(&self) -> String {
         format!("{:016x}", self.0)
     }
 }
 
 /// The hash of a text.
-pub(super) fn of_text(text: &str) -> String {
+pub(crate) fn of_text(text: &str) -> String {
     let mut hash = Hash::new();
     hash.bytes(text.as_bytes());
     hash.hex()
 }
 
-/// The hash of a network's shape and weights.
-pub(super) fn of_prior(prior: &Prior) -> String {
+/// The hash of pixels and their shape.
+pub(crate) fn of_images(images: &Images) -> String {
+    let mut hash = Hash::new();
+    hash.bytes(images.shape.to_string().as_bytes());
+    hash.f32s(&images.data);
+    hash.hex()
+}
+
+/// The hash of a network's shape and weights, and of what it knows of itself as a denoiser.
+pub(crate) fn of_prior(prior: &Prior) -> String {
     let mut hash = Hash::new();
     hash.bytes(prior.image().to_string().as_bytes());
     for param in parameters(prior.network()) {
         hash.f32s(prior.weight(&param.name));
+    }
+    if let Some(denoiser) = prior.denoiser() {
+        hash.f32s(&denoiser.mean);
+        hash.f32s(&denoiser.levels);
+        hash.f32s(&denoiser.errors);
+        hash.f64s(&[denoiser.variance]);
     }
     hash.hex()
 }

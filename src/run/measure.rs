@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::demo;
+use super::{Shared, demo};
 use crate::files::{LoadOptions, load_images};
 use crate::methods::options::options;
 use crate::methods::{Options, Preset};
@@ -108,6 +108,11 @@ impl MeasureConfig {
     /// # Errors
     /// As [`MeasureConfig::load`], [`Matrix::read`] and [`Problem::simulate`].
     pub fn resolve(&mut self) -> Result<Problem> {
+        self.resolve_sharing(&mut Shared::default())
+    }
+
+    /// The same, with A from an earlier problem where that is the same.
+    pub(super) fn resolve_sharing(&mut self, shared: &mut Shared) -> Result<Problem> {
         let (bits, sigma, seed) = (
             *self.bits.get_or_insert(1),
             *self.sigma.get_or_insert(0.05),
@@ -130,7 +135,7 @@ impl MeasureConfig {
                     ));
                 }
                 self.measurements = Some(m);
-                Sensing::Drawn { ensemble, m }
+                shared.take(ensemble, m, images.shape.len(), seed)
             }
             None => {
                 let path = Path::new(self.matrix());

@@ -8,11 +8,13 @@ mod config;
 pub mod demo;
 mod driver;
 mod evaluate;
-mod fingerprint;
+pub(crate) mod fingerprint;
 mod folder;
 mod keeper;
 mod measure;
 mod results;
+mod shared;
+mod trial;
 
 use std::path::Path;
 
@@ -24,6 +26,7 @@ pub use folder::{Found, RunFolder};
 pub use keeper::Hooks;
 pub use measure::{ENSEMBLES, MeasureConfig};
 pub use results::{MethodSamples, Results};
+pub use shared::Shared;
 
 use crate::engine::Engine;
 use crate::methods::{Given, Kind, Method, Options, Preset};
@@ -65,7 +68,16 @@ impl Run {
     ///
     /// # Errors
     /// If a setting is out of range, a file cannot be used, or model and problem do not fit.
-    pub fn load(mut config: RunConfig, engine: &dyn Engine) -> Result<Self> {
+    pub fn load(config: RunConfig, engine: &dyn Engine) -> Result<Self> {
+        Self::load_sharing(config, engine, &mut Shared::default())
+    }
+
+    /// The same, for one of several runs: an A that an earlier one [left](Shared::keep) is neither drawn nor factorised
+    /// again.
+    ///
+    /// # Errors
+    /// As [`Run::load`].
+    pub fn load_sharing(mut config: RunConfig, engine: &dyn Engine, shared: &mut Shared) -> Result<Self> {
         // What is cheap to refuse is refused first.
         config.kinds()?;
         let prior = load_prior(&config.model, config.shape()?)?;
@@ -81,7 +93,7 @@ impl Run {
         let methods = config.kinds()?.into_iter().map(configured).collect::<Result<_>>()?;
         let problem = match (&config.problem, &mut config.measure) {
             (Some(path), None) => Problem::read(path)?,
-            (None, Some(measure)) => measure.resolve()?,
+            (None, Some(measure)) => measure.resolve_sharing(shared)?,
             _ => {
                 return Err(Error::usage(
                     "a configuration names either `problem` or `[measure]`, and not both",

@@ -16,9 +16,10 @@ from ncsnv2 import NCSNv2, geometric
 
 
 def read(path):
-    """(tensors, metadata) of a prior, in f32."""
+    """(tensors, metadata) of a prior, in f32: its network's, without the table that `qcs calibrate` adds."""
     with safe_open(path, "pt") as f:
-        return {k: f.get_tensor(k).float() for k in f.keys()}, f.metadata() or {}
+        names = [k for k in f.keys() if not k.startswith("denoiser.")]
+        return {k: f.get_tensor(k).float() for k in names}, f.metadata() or {}
 
 
 def load(path):

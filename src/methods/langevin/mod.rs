@@ -53,6 +53,10 @@ impl Kind for Langevin {
         self.about
     }
 
+    fn names(&self) -> &'static [&'static str] {
+        LangevinOptions::NAMES
+    }
+
     fn defaults(&self, prior: &Prior, preset: Option<&Preset>) -> Result<Table> {
         Ok(LangevinOptions::defaults(prior, preset, self.key)?.to_table())
     }

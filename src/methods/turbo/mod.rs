@@ -43,6 +43,10 @@ impl Kind for Turbo {
         "EP and the denoiser exchange messages: the posterior mean"
     }
 
+    fn names(&self) -> &'static [&'static str] {
+        TurboOptions::NAMES
+    }
+
     fn defaults(&self, prior: &Prior, preset: Option<&Preset>) -> Result<Table> {
         Ok(TurboOptions::defaults(prior, preset)?.to_table())
     }

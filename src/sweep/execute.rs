@@ -1,0 +1,152 @@
+//! Runs the points that are not there yet.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::{POINTS, Point};
+use crate::engine::Engine;
+use crate::prior::Prior;
+use crate::run::{Found, Hooks, Run, RunConfig, RunFolder, Shared, fingerprint, load_prior};
+use crate::{Error, Result};
+
+/// How a point ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ended {
+    /// It was there already
+    There,
+    /// It was run; so many of its states diverged
+    Run { diverged: usize },
+    /// Why it could not be run
+    Failed(String),
+}
+
+/// Whoever watches a sweep.
+pub trait Watcher {
+    /// Point number `index` begins; its run reports to the hooks that this gives.
+    fn begin(&mut self, index: usize, point: &Point, run: &Run) -> &mut dyn Hooks;
+
+    /// Point number `index` has ended.
+    fn end(&mut self, index: usize, point: &Point, ended: &Ended);
+}
+
+/// What the points of a sweep have in common, read once.
+#[derive(Default)]
+pub struct Materials {
+    priors: BTreeMap<(String, Option<String>), Prior>,
+    /// Hashes of images by file, first and count
+    images: BTreeMap<(String, Option<usize>, Option<usize>), String>,
+    shared: Shared,
+}
+
+impl Materials {
+    /// The folder of a point below `out`: its name holds the digest of all that decides the run, of what the files hold
+    /// rather than of what they are called.
+    ///
+    /// # Errors
+    /// If the settings are no run's, or a file cannot be used.
+    pub fn folder(&mut self, point: &Point, out: &Path) -> Result<RunFolder> {
+        let digest = self.digest(point.config()?)?;
+        Ok(RunFolder::new(out.join(POINTS).join(point.folder(&digest))))
+    }
+
+    fn digest(&mut self, mut config: RunConfig) -> Result<String> {
+        let key = (config.model.clone(), config.shape.clone());
+        if !self.priors.contains_key(&key) {
+            let prior = load_prior(&config.model, config.shape()?)?;
+            self.priors.insert(key.clone(), prior);
+        }
+        let prior = &self.priors[&key];
+        let preset = config.preset.clone().unwrap_or_default();
+        config.resolve_settings(prior)?;
+        config.model = fingerprint::of_prior(prior);
+        if let Some(path) = config.problem.take() {
+            config.problem = Some(PathBuf::from(of_file(&path)?));
+        }
+        if let Some(measure) = &mut config.measure {
+            let key = (measure.images.clone().unwrap_or_default(), measure.first, measure.count);
+            if !self.images.contains_key(&key) {
+                self.images.insert(key.clone(), fingerprint::of_images(&measure.load()?));
+            }
+            measure.images = Some(self.images[&key].clone());
+            if let Some(file) = measure.matrix.as_mut().filter(|matrix| Path::new(matrix).is_file()) {
+                *file = of_file(Path::new(file))?;
+            }
+        }
+        // States of a batch share nothing: its size changes no result.
+        config.batch = crate::run::Batch::default();
+        Ok(fingerprint::of_text(&format!("{preset}\n{}", config.to_toml()?)))
+    }
+
+    /// Seconds that a point will take, at most, from a trial of its first steps.
+    ///
+    /// # Errors
+    /// As [`Run::load`] and [`Run::execute`].
+    pub fn predicted_seconds(&mut self, point: &Point, engine: &mut dyn Engine) -> Result<f64> {
+        let run = Run::load_sharing(point.config()?, engine, &mut self.shared)?;
+        let predicted = run.predicted_seconds(engine);
+        self.shared.keep(run.problem);
+        Ok(predicted?.iter().map(|(_, seconds)| seconds).sum())
+    }
+}
+
+fn of_file(path: &Path) -> Result<String> {
+    let bytes = std::fs::read(path).map_err(|e| Error::io(path, "read", e))?;
+    let mut hash = fingerprint::Hash::new();
+    hash.blob(&bytes);
+    Ok(hash.hex())
+}
+
+/// Runs every point that is not complete, one after the other. A point that fails does not keep the others from running.
+///
+/// # Errors
+/// [`Error::Interrupted`] if the watcher's hooks said stop: what is done is kept, and the same call goes on from there.
+/// Failures of points are no errors here; they are in what is returned, in the order of the points.
+pub fn execute(
+    points: &[Point],
+    out: &Path,
+    engine: &mut dyn Engine,
+    materials: &mut Materials,
+    watcher: &mut dyn Watcher,
+) -> Result<Vec<Ended>> {
+    let mut all = Vec::new();
+    for (index, point) in points.iter().enumerate() {
+        let ended = match execute_point(index, point, out, engine, materials, watcher) {
+            Ok(ended) => ended,
+            Err(Error::Interrupted(_)) => {
+                let (done, all) = (all.len(), points.len());
+                let words = format!("stopped with {done} of {all} points done; the same command goes on");
+                return Err(Error::Interrupted(words));
+            }
+            Err(error) => Ended::Failed(error.to_string()),
+        };
+        watcher.end(index, point, &ended);
+        all.push(ended);
+    }
+    Ok(all)
+}
+
+fn execute_point(
+    index: usize,
+    point: &Point,
+    out: &Path,
+    engine: &mut dyn Engine,
+    materials: &mut Materials,
+    watcher: &mut dyn Watcher,
+) -> Result<Ended> {
+    let folder = materials.folder(point, out)?;
+    let found = folder.find()?;
+    if matches!(found, Found::Finished(_)) {
+        return Ok(Ended::There);
+    }
+    let run = Run::load_sharing(point.config()?, engine, &mut materials.shared)?;
+    if !matches!(&found, Found::Unfinished(config) if *config == run.config) {
+        folder.claim(&run.config, true)?;
+    }
+    let results = run.execute(engine, &folder, watcher.begin(index, point, &run));
+    materials.shared.keep(run.problem);
+    let results = results?;
+    results.write(&folder)?;
+    folder.remove_checkpoints()?;
+    let diverged = results.report.diverged.len();
+    Ok(Ended::Run { diverged })
+}

@@ -1,0 +1,44 @@
+//! The report of a sweep: one HTML file that needs nothing else, and its figures and numbers as files beside it.
+
+mod figures;
+mod page;
+mod pictures;
+
+use std::path::PathBuf;
+
+use super::Collected;
+use crate::output::report::write_text;
+use crate::{Error, Result};
+
+impl Collected {
+    pub fn html(&self) -> PathBuf {
+        self.out.join("report.html")
+    }
+
+    /// Writes `report.html`, `figures/` (SVG and PNG), `points.csv`, `images.csv` and `sweep.toml`, which repeats all of it.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn write(&self) -> Result<()> {
+        let figures = self.out.join("figures");
+        std::fs::create_dir_all(&figures).map_err(|e| Error::io(&figures, "create", e))?;
+        let sections = (0..self.sweep.grids.len())
+            .map(|grid| self.section(grid))
+            .collect::<Result<Vec<_>>>()?;
+        for section in &sections {
+            for figure in &section.figures {
+                for (name, chart) in figure.charts() {
+                    write_text(&figures.join(format!("{name}.svg")), &chart.svg())?;
+                    chart.write_png(&figures.join(format!("{name}.png")))?;
+                }
+            }
+            for picture in &section.pictures {
+                picture.write(&figures)?;
+            }
+        }
+        self.write_points_csv(&self.out.join("points.csv"))?;
+        self.write_images_csv(&self.out.join("images.csv"))?;
+        write_text(&self.out.join("sweep.toml"), &self.sweep.to_toml())?;
+        write_text(&self.html(), &self.page(&sections, &figures)?)
+    }
+}
