@@ -63,7 +63,9 @@ impl Args for Settings {
             let twin = known.get_arguments().find(|arg| arg.get_id() == key);
             let help = match (twin.and_then(Arg::get_help), key) {
                 (Some(help), _) => help.to_string(),
-                (None, "images") => "Images to measure: anything that `qcs measure` reads, or bundled:digits".to_owned(),
+                (None, "images") => {
+                    "Images to measure: anything that `qcs measure` reads, or bundled:digits".to_owned()
+                }
                 (None, "problem") => "Problem files instead".to_owned(),
                 (None, "method") => "Methods, or all".to_owned(),
                 (None, "model") => "Weights of score networks; the shipped MNIST prior if left out".to_owned(),
@@ -114,7 +116,9 @@ pub fn sweep(args: &SweepArgs, global: &Global) -> Result<()> {
     }
     if args.files.is_empty() {
         if args.settings.0.is_empty() {
-            return Err(Error::usage("what should be swept? Name a file, or give lists to flags: --kappa 1,1e3,1e6"));
+            return Err(Error::usage(
+                "what should be swept? Name a file, or give lists to flags: --kappa 1,1e3,1e6",
+            ));
         }
         let out = args.out.clone().unwrap_or_else(|| PathBuf::from("qcs-sweep/flags"));
         sweeps.push((Sweep::of_flags(), out));
@@ -135,7 +139,10 @@ pub fn sweep(args: &SweepArgs, global: &Global) -> Result<()> {
     match failures.len() {
         0 => Ok(()),
         1 => Err(Error::Failed(format!("one point failed: {}", failures[0]))),
-        n => Err(Error::Failed(format!("{n} points failed, the first of them: {}", failures[0]))),
+        n => Err(Error::Failed(format!(
+            "{n} points failed, the first of them: {}",
+            failures[0]
+        ))),
     }
 }
 
@@ -156,18 +163,31 @@ fn run(sweep: &Sweep, out: &Path, global: &Global) -> Result<Vec<String>> {
     let mut engine = global.engine_for(None)?;
     let mut materials = Materials::default();
     let mut watch = Watch::new(&points, global.quiet);
-    global.note(&format!("{}: {} points; {}", out.display(), points.len(), engine.describe()));
+    global.note(&format!(
+        "{}: {} points; {}",
+        out.display(),
+        points.len(),
+        engine.describe()
+    ));
     let ended = execute(&points, out, engine.as_mut(), &mut materials, &mut watch)?;
     let collected = Collected::read(sweep, &points, &ended, out, &mut materials, engine.describe())?;
     collected.write()?;
-    terminal::print(&format!("{}\nreport in {}\n", summary(&collected), collected.html().display()))?;
+    terminal::print(&format!(
+        "{}\nreport in {}\n",
+        summary(&collected),
+        collected.html().display()
+    ))?;
     let failed = collected.failed.iter();
-    Ok(failed.map(|(point, reason)| format!("{} ({reason})", point.name())).collect())
+    Ok(failed
+        .map(|(point, reason)| format!("{} ({reason})", point.name()))
+        .collect())
 }
 
 /// A line to each point.
 fn summary(collected: &Collected) -> String {
-    let header = ["point", "PSNR", "SSIM", "consistency", "time"].map(str::to_owned).to_vec();
+    let header = ["point", "PSNR", "SSIM", "consistency", "time"]
+        .map(str::to_owned)
+        .to_vec();
     let row = |row: &qcs::sweep::Row| {
         let metrics = row.metrics();
         let mean = |summary: Option<qcs::metrics::Summary>, digits: usize| {
@@ -201,7 +221,9 @@ fn dry_run(sweep: &Sweep, out: &Path, global: &Global) -> Result<()> {
                 failed += 1;
                 (format!("cannot run: {error}"), String::new())
             }
-            Ok(folder) if folders.contains(&folder.path().to_path_buf()) => ("the same as one above".to_owned(), String::new()),
+            Ok(folder) if folders.contains(&folder.path().to_path_buf()) => {
+                ("the same as one above".to_owned(), String::new())
+            }
             Ok(folder) => {
                 folders.push(folder.path().to_path_buf());
                 match folder.find()? {
@@ -216,7 +238,11 @@ fn dry_run(sweep: &Sweep, out: &Path, global: &Global) -> Result<()> {
                             Ok(seconds) => {
                                 trials.insert(key, seconds);
                                 (total, open) = (total + seconds, open + 1);
-                                let state = if matches!(found, Found::Unfinished(_)) { "begun" } else { "" };
+                                let state = if matches!(found, Found::Unfinished(_)) {
+                                    "begun"
+                                } else {
+                                    ""
+                                };
                                 (state.to_owned(), clock(seconds))
                             }
                             Err(error) => {
@@ -230,7 +256,11 @@ fn dry_run(sweep: &Sweep, out: &Path, global: &Global) -> Result<()> {
         };
         rows.push(vec![point.name(), state, time]);
     }
-    let words = format!("{} points, {open} to run: {} at most on this machine", points.len(), clock(total));
+    let words = format!(
+        "{} points, {open} to run: {} at most on this machine",
+        points.len(),
+        clock(total)
+    );
     terminal::print(&format!("{}\n{}: {words}\n", table::aligned(&rows), out.display()))?;
     match failed {
         0 => Ok(()),
@@ -265,7 +295,10 @@ impl<'a> Watch<'a> {
 
     /// Seconds that the points after those that ended will take: each as long as others of its method, or as any.
     fn left(&self) -> Option<f64> {
-        let all = self.took.values().fold((0.0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let all = self
+            .took
+            .values()
+            .fold((0.0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let mean = |(seconds, count): (f64, usize)| (count > 0).then(|| seconds / count as f64);
         let of = |point: &Point| {
             let own = self.took.get(&point.shown("method")).copied();
@@ -277,7 +310,9 @@ impl<'a> Watch<'a> {
 
 impl Watcher for Watch<'_> {
     fn begin(&mut self, index: usize, point: &Point, _: &Run) -> &mut dyn Hooks {
-        let left = self.left().map_or(String::new(), |left| format!(", {} left", clock(left)));
+        let left = self
+            .left()
+            .map_or(String::new(), |left| format!(", {} left", clock(left)));
         self.title = format!("[{}/{}{left}] {}", index + 1, self.points.len(), point.name());
         self.begun = Instant::now();
         self
@@ -295,14 +330,23 @@ impl Watcher for Watch<'_> {
             Ended::Failed(reason) => format!("failed: {reason}"),
         };
         if !self.quiet {
-            terminal::note(&format!("[{}/{}] {}: {words}", index + 1, self.points.len(), point.name()));
+            terminal::note(&format!(
+                "[{}/{}] {}: {words}",
+                index + 1,
+                self.points.len(),
+                point.name()
+            ));
         }
     }
 }
 
 impl Hooks for Watch<'_> {
     fn begin(&mut self, _: &dyn Kind, resumed: bool) {
-        let title = if resumed { format!("{} (goes on)", self.title) } else { self.title.clone() };
+        let title = if resumed {
+            format!("{} (goes on)", self.title)
+        } else {
+            self.title.clone()
+        };
         self.display.announce(&title);
     }
 

@@ -11,7 +11,7 @@ pub use diag::Diag;
 pub use ep::Ep;
 pub use settled::SettledEp;
 
-use crate::plan::{Contents, PlanBuilder, ProductOp, TensorId};
+use crate::plan::{Contents, LikelihoodOp, PlanBuilder, ProductOp, Sites, TensorId};
 use crate::problem::Problem;
 
 /// Appends `push` between products with Uᵀ and U: it is given the rotated `input` and what will be rotated to `output`, both
@@ -33,10 +33,19 @@ pub fn in_eigenbasis(
 }
 
 /// How the likelihood score is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Likelihood {
     Ep(Ep),
+    /// EP that carries its sites from step to step
+    Settled(SettledEp),
     Diag(Diag),
+}
+
+/// What EP has from earlier steps, and the flag of each state that is other than 0 where it rests.
+#[derive(Clone, Copy, Debug)]
+pub struct Carried {
+    pub sites: Sites,
+    pub resting: TensorId,
 }
 
 impl Default for Likelihood {
@@ -46,15 +55,35 @@ impl Default for Likelihood {
 }
 
 impl Likelihood {
+    /// Whether it has something from earlier steps.
+    pub fn carries(&self) -> bool {
+        matches!(self, Self::Settled(_))
+    }
+
     /// Appends the likelihood score of `x`, `[N]` per state, at the noise level of each state; returns the tensor that
     /// holds it, `[N]` per state.
-    pub fn push(&self, plan: &mut PlanBuilder, problem: &Problem, x: TensorId, level: TensorId) -> TensorId {
+    ///
+    /// A likelihood that [carries](Likelihood::carries) something needs `carried`, its sites [emptied](LikelihoodOp::EpReset)
+    /// before the first step.
+    pub fn push(
+        &self,
+        plan: &mut PlanBuilder,
+        problem: &Problem,
+        x: TensorId,
+        level: TensorId,
+        carried: Option<Carried>,
+    ) -> TensorId {
         let (m, n) = (problem.a().rows(), problem.a().cols());
         let z = plan.temporary(Contents::F64(m));
         plan.push(ProductOp::Project { x, z });
         let g = plan.temporary(Contents::F64(m));
         match self {
             Self::Ep(ep) => ep.push(plan, problem, level, z, g),
+            Self::Settled(ep) => {
+                let Carried { sites, resting } = carried.expect("settled EP carries sites");
+                let (h_f, tau_f) = ep.push(plan, problem, resting, level, z, sites);
+                plan.push(LikelihoodOp::EpGradient { z, h_f, tau_f, g });
+            }
             Self::Diag(diag) => diag.push(plan, level, z, g),
         }
         let score = plan.temporary(Contents::F32(n));

@@ -1,4 +1,4 @@
-//! EP with carried sites, damped, until it settles: what turbo's rounds are made of. The messages are those of
+//! EP with carried sites, damped, until it settles: what turbo's rounds are made of, and QCS-SGM+ where asked for. The messages are those of
 //! [`Ep`](super::Ep); the sites go on from the last round, the new ones are mixed with them, and a state rests once its
 //! messages have stopped moving.
 
@@ -16,7 +16,11 @@ pub struct SettledEp {
 }
 
 impl SettledEp {
-    /// Appends a round at the noise level of each state for the states whose flag `resting` is 0; `z` is A·x.
+    /// The tolerance below which nothing gets better: 1e-3 gives the same images.
+    pub const TOLERANCE: f64 = 1e-2;
+
+    /// Appends a round at the noise level of each state for the states whose flag `resting` is 0; `z` is A·x. Returns the
+    /// message h^F and tau^F that it ends with.
     pub fn push(
         &self,
         plan: &mut PlanBuilder,
@@ -25,7 +29,7 @@ impl SettledEp {
         level: TensorId,
         z: TensorId,
         sites: Sites,
-    ) {
+    ) -> (TensorId, TensorId) {
         let m = problem.a().rows();
         let [h_f, new_h_f, new_h_g] = [(); 3].map(|()| plan.temporary(Contents::F64(m)));
         let [tau_f, new_tau_f, new_tau_g] = [(); 3].map(|()| plan.temporary(Contents::F64(1)));
@@ -65,6 +69,17 @@ impl SettledEp {
                 live,
                 tolerance: self.tolerance,
             });
+        }
+        (h_f, tau_f)
+    }
+
+    /// Sites for [`SettledEp::push`], which the plan keeps.
+    pub fn sites(plan: &mut PlanBuilder, m: usize) -> Sites {
+        Sites {
+            z: plan.persistent(Contents::F64(m)),
+            h_g: plan.persistent(Contents::F64(m)),
+            tau_g: plan.persistent(Contents::F64(1)),
+            count: plan.persistent(Contents::U32(1)),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The prior score and the likelihood score alone, for those who want to look at one of them.
 
 use crate::engine::{Constants, Engine, Session, State};
-use crate::likelihood::Likelihood;
-use crate::plan::{Contents, Plan, PlanBuilder, Program, Step, Target, TensorId};
+use crate::likelihood::{Carried, Likelihood, SettledEp};
+use crate::plan::{Contents, LikelihoodOp, Plan, PlanBuilder, Program, Step, Target, TensorId};
 use crate::prior::Prior;
 use crate::problem::Problem;
 use crate::{Error, Images, Result};
@@ -35,7 +35,15 @@ impl ScorePlan {
     /// The likelihood score, without gamma.
     pub fn of_likelihood(likelihood: &Likelihood, problem: &Problem, batch: usize, target: &dyn Target) -> Self {
         Self::new(problem.a().cols(), batch, target, |plan, x, level| {
-            likelihood.push(plan, problem, x, level)
+            let carried = likelihood.carries().then(|| {
+                // A score alone has no earlier steps: the sites begin empty each time. The count of their iterations is 0 then,
+                // which is a flag that lets EP work.
+                let sites = SettledEp::sites(plan, problem.a().rows());
+                plan.push(LikelihoodOp::EpReset { sites });
+                let resting = sites.count;
+                Carried { sites, resting }
+            });
+            likelihood.push(plan, problem, x, level, carried)
         })
     }
 

@@ -48,7 +48,9 @@ pub(crate) mod option {
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-        Option::<Written>::deserialize(deserializer)?.map(Written::number).transpose()
+        Option::<Written>::deserialize(deserializer)?
+            .map(Written::number)
+            .transpose()
     }
 }
 

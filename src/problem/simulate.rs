@@ -2,7 +2,9 @@
 
 use qcs_kernels::philox::{Domain, Stream};
 
-use super::{Cells, Ensemble, Matrix, Origin, Problem, Quantiser, Spectrum, check_pixels, check_scale, check_sigma, mean};
+use super::{
+    Cells, Ensemble, Matrix, Origin, Problem, Quantiser, Spectrum, check_pixels, check_scale, check_sigma, mean,
+};
 use crate::error::{Error, Result};
 use crate::images::Images;
 

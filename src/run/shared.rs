@@ -18,10 +18,17 @@ struct Kept {
 impl Shared {
     /// Keeps a problem's matrix, and its spectrum if that is known by now.
     pub fn keep(&mut self, problem: Problem) {
-        let drawn = problem.origin().and_then(|origin| Some((origin.ensemble?, origin.seed)));
+        let drawn = problem
+            .origin()
+            .and_then(|origin| Some((origin.ensemble?, origin.seed)));
         self.kept = drawn.map(|(ensemble, seed)| {
             let (a, spectrum) = problem.into_matrix();
-            Kept { ensemble, seed, a, spectrum }
+            Kept {
+                ensemble,
+                seed,
+                a,
+                spectrum,
+            }
         });
     }
 
@@ -31,7 +38,9 @@ impl Shared {
             kept.ensemble == ensemble && kept.seed == seed && (kept.a.rows(), kept.a.cols()) == (m, n)
         };
         match self.kept.take_if(same) {
-            Some(Kept { ensemble, a, spectrum, .. }) => Sensing::Kept { ensemble, a, spectrum },
+            Some(Kept {
+                ensemble, a, spectrum, ..
+            }) => Sensing::Kept { ensemble, a, spectrum },
             None => Sensing::Drawn { ensemble, m },
         }
     }

@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use super::{Ended, Materials, Point, Sweep};
+use crate::Result;
 use crate::methods;
 use crate::metrics::{Summary, number};
 use crate::output::report::{quoted, write_text};
 use crate::output::{MethodMetrics, Report};
 use crate::run::{RunConfig, RunFolder};
-use crate::Result;
 
 /// A point that was run.
 pub struct Row {
@@ -108,12 +108,17 @@ impl Collected {
     pub fn write_points_csv(&self, path: &Path) -> Result<()> {
         let keys = self.keys();
         let metrics = "images,psnr,psnr_se,ssim,ssim_se,consistency,consistency_se,predicted_error,evaluations,ep_iterations,diverged,seconds,folder";
-        let mut text = format!("grid,{}method,{metrics}\n", keys.iter().map(|key| format!("{key},")).collect::<String>());
+        let mut text = format!(
+            "grid,{}method,{metrics}\n",
+            keys.iter().map(|key| format!("{key},")).collect::<String>()
+        );
         for row in &self.rows {
             let metrics = row.metrics();
             let pair = |summary: &Option<Summary>| {
                 let mean = summary.map_or(String::new(), |s| number::text(s.mean));
-                let error = summary.and_then(|s| s.standard_error).map_or(String::new(), number::text);
+                let error = summary
+                    .and_then(|s| s.standard_error)
+                    .map_or(String::new(), number::text);
                 format!("{mean},{error}")
             };
             let mean = |summary: &Option<Summary>| summary.map_or(String::new(), |s| number::text(s.mean));

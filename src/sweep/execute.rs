@@ -65,7 +65,8 @@ impl Materials {
         if let Some(measure) = &mut config.measure {
             let key = (measure.images.clone().unwrap_or_default(), measure.first, measure.count);
             if !self.images.contains_key(&key) {
-                self.images.insert(key.clone(), fingerprint::of_images(&measure.load()?));
+                self.images
+                    .insert(key.clone(), fingerprint::of_images(&measure.load()?));
             }
             measure.images = Some(self.images[&key].clone());
             if let Some(file) = measure.matrix.as_mut().filter(|matrix| Path::new(matrix).is_file()) {

@@ -73,7 +73,9 @@ impl Sweep {
     /// The sweep in a text; else the key that is wrong, and why.
     fn parse(text: &str, full: bool) -> Result<Self, (Option<String>, String)> {
         let File { grid, mut common } = toml::from_str(text).map_err(|e: toml::de::Error| {
-            let line = e.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
+            let line = e
+                .span()
+                .map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
             (None, format!("line {line}: {}", e.message().replace('\n', " ")))
         })?;
         let title = word(&mut common, "title")?;
@@ -141,10 +143,15 @@ impl Sweep {
         });
         let size = sizes.fold(0, usize::saturating_add);
         if size == 0 || size > MOST_POINTS {
-            return Err(Error::usage(format!("the grid has {size} points: at least 1 and at most {MOST_POINTS}")));
+            return Err(Error::usage(format!(
+                "the grid has {size} points: at least 1 and at most {MOST_POINTS}"
+            )));
         }
         let of_grid = |(index, grid): (usize, &Grid)| {
-            grid.combinations().into_iter().map(move |settings| Point::new(index, grid, settings)).collect::<Vec<_>>()
+            grid.combinations()
+                .into_iter()
+                .map(move |settings| Point::new(index, grid, settings))
+                .collect::<Vec<_>>()
         };
         Ok(self.grids.iter().enumerate().flat_map(of_grid).collect())
     }
@@ -170,9 +177,10 @@ impl Grid {
         for (key, value) in table {
             // `[ep]` with `xi = 1` below it is the same as `"ep.xi" = 1`.
             let entries = match value {
-                Value::Table(of_method) => {
-                    of_method.into_iter().map(|(name, value)| (format!("{key}.{name}"), value)).collect()
-                }
+                Value::Table(of_method) => of_method
+                    .into_iter()
+                    .map(|(name, value)| (format!("{key}.{name}"), value))
+                    .collect(),
                 value => vec![(key, value)],
             };
             for (key, value) in entries {
@@ -186,7 +194,10 @@ impl Grid {
         }
         for (word, key) in [("x", &grid.x), ("lines", &grid.lines)] {
             if !key.is_empty() && key != keys::METHOD && !grid.settings.contains_key(key) {
-                return Err((Some(word.to_owned()), format!("{word} = {key:?} names no setting of this grid")));
+                return Err((
+                    Some(word.to_owned()),
+                    format!("{word} = {key:?} names no setting of this grid"),
+                ));
             }
         }
         Ok(grid)
@@ -197,9 +208,15 @@ impl Grid {
         if values.is_empty() {
             return Err(Error::usage(format!("{key} has no values")));
         }
-        let values = if key == keys::METHOD { methods_of(&values)? } else { values };
+        let values = if key == keys::METHOD {
+            methods_of(&values)?
+        } else {
+            values
+        };
         if let Some(other) = values.iter().find(|value| value.is_table() || value.is_array()) {
-            return Err(Error::usage(format!("{key} has {other} as a value: a number or a text is meant")));
+            return Err(Error::usage(format!(
+                "{key} has {other} as a value: a number or a text is meant"
+            )));
         }
         let distinct: BTreeSet<String> = values.iter().map(ToString::to_string).collect();
         if distinct.len() < values.len() {
@@ -236,7 +253,11 @@ impl Grid {
 
     /// The setting whose values are the lines.
     pub fn lines(&self) -> &str {
-        if self.lines.is_empty() { keys::METHOD } else { &self.lines }
+        if self.lines.is_empty() {
+            keys::METHOD
+        } else {
+            &self.lines
+        }
     }
 
     /// The setting along the horizontal axis, if there is one with several values.
@@ -244,7 +265,11 @@ impl Grid {
         if !self.x.is_empty() {
             return Some(&self.x);
         }
-        let others = || self.axes().into_iter().filter(|&axis| axis != self.lines() && axis != keys::METHOD);
+        let others = || {
+            self.axes()
+                .into_iter()
+                .filter(|&axis| axis != self.lines() && axis != keys::METHOD)
+        };
         let numeric = |axis: &&str| self.settings[*axis].iter().all(|value| keys::number(value).is_some());
         // The first of those with the most values.
         let longest = |axes: Vec<&'_ str>| {
@@ -318,7 +343,10 @@ mod tests {
         assert_eq!((sweep.title.as_str(), sweep.grids.len()), ("Kappa", 2));
         let [ill, correlated] = &sweep.grids[..] else { panic!() };
         assert_eq!(ill.axes(), ["bits", "kappa", "method"]);
-        assert_eq!((ill.x(), ill.lines(), ill.facets()), (Some("kappa"), "method", vec!["bits"]));
+        assert_eq!(
+            (ill.x(), ill.lines(), ill.facets()),
+            (Some("kappa"), "method", vec!["bits"])
+        );
         assert_eq!(correlated.settings["method"].len(), methods::METHODS.len());
         let points = sweep.points().unwrap();
         assert_eq!(points.len(), 12 + 2 * methods::METHODS.len());
@@ -333,7 +361,10 @@ mod tests {
         let text = "count = 10\nkappa = [1, 2]\n[full]\ncount = 100\n[[grid]]\nbits = 1\n[grid.full]\nbits = [1, 2]";
         let counts = |full: bool| {
             let sweep = Sweep::parse(text, full).unwrap();
-            (sweep.points().unwrap().len(), sweep.grids[0].settings["count"][0].as_integer())
+            (
+                sweep.points().unwrap().len(),
+                sweep.grids[0].settings["count"][0].as_integer(),
+            )
         };
         assert_eq!((counts(false), counts(true)), ((2, Some(10)), (4, Some(100))));
         assert!(Sweep::parse("full = 3", false).is_err());
@@ -342,13 +373,20 @@ mod tests {
     #[test]
     fn it_survives_being_written() {
         let sweep = Sweep::parse(TEXT, false).unwrap();
-        assert_eq!(Sweep::parse(&sweep.to_toml(), false).unwrap(), sweep, "{}", sweep.to_toml());
+        assert_eq!(
+            Sweep::parse(&sweep.to_toml(), false).unwrap(),
+            sweep,
+            "{}",
+            sweep.to_toml()
+        );
     }
 
     #[test]
     fn flags_make_a_grid_or_change_one() {
         let mut sweep = Sweep::of_flags();
-        sweep.set("kappa", vec![keys::value_of("1"), keys::value_of("1e3")]).unwrap();
+        sweep
+            .set("kappa", vec![keys::value_of("1"), keys::value_of("1e3")])
+            .unwrap();
         sweep.set("method", vec![keys::value_of("all")]).unwrap();
         assert_eq!(sweep.points().unwrap().len(), 2 * methods::METHODS.len());
         sweep.set("kappa", vec![keys::value_of("7")]).unwrap();

@@ -10,7 +10,9 @@ use crate::run::{ENSEMBLES, MeasureConfig, RunConfig, demo};
 use crate::{Error, Result};
 
 /// Keys at the top of a configuration that a sweep may set. Of them `count` and `seed` count for measuring as well.
-const TOP: [&str; 8] = ["model", "shape", "preset", "problem", "count", "chains", "seed", "batch"];
+const TOP: [&str; 8] = [
+    "model", "shape", "preset", "problem", "count", "chains", "seed", "batch",
+];
 /// The method of a point: one of `run`'s methods.
 pub(super) const METHOD: &str = "method";
 /// Settings of measuring that no file gives: they follow from others.
@@ -67,7 +69,11 @@ pub(super) fn shown(value: &Value) -> String {
 fn number_shown(value: f64) -> String {
     let plain = value.to_string();
     let scientific = format!("{value:e}");
-    if scientific.len() < plain.len() { scientific } else { plain }
+    if scientific.len() < plain.len() {
+        scientific
+    } else {
+        plain
+    }
 }
 
 /// The value as a number, where it is one.
@@ -106,7 +112,10 @@ pub(super) fn config(settings: &BTreeMap<String, Value>) -> Result<RunConfig> {
             }
         }
     }
-    top.insert("methods".to_owned(), Value::Array(vec![Value::String(method.to_owned())]));
+    top.insert(
+        "methods".to_owned(),
+        Value::Array(vec![Value::String(method.to_owned())]),
+    );
     if top.contains_key("problem") {
         let about_both = |key: &&String| !["count", "seed"].contains(&key.as_str());
         if let Some(key) = measure.keys().find(about_both) {
@@ -146,7 +155,9 @@ fn absolute(key: &str, value: &Value) -> Result<Value> {
         return Ok(value.clone());
     }
     let path = std::path::absolute(text).map_err(|e| Error::io(text, "read", e))?;
-    let path = path.to_str().ok_or_else(|| Error::usage(format!("{text}: the path is not UTF-8")))?;
+    let path = path
+        .to_str()
+        .ok_or_else(|| Error::usage(format!("{text}: the path is not UTF-8")))?;
     Ok(Value::String(path.to_owned()))
 }
 
@@ -155,7 +166,10 @@ mod tests {
     use super::*;
 
     fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, Value> {
-        pairs.iter().map(|&(key, value)| (key.to_owned(), value_of(value))).collect()
+        pairs
+            .iter()
+            .map(|&(key, value)| (key.to_owned(), value_of(value)))
+            .collect()
     }
 
     #[test]
@@ -176,10 +190,20 @@ mod tests {
         };
         let ep = of("ep");
         let measure = ep.measure.as_ref().unwrap();
-        assert_eq!((ep.count, ep.seed, measure.count, measure.seed), (Some(3), 5, Some(3), Some(5)));
-        assert_eq!((measure.kappa, measure.matrix.as_deref()), (Some(1e3), Some("ill-conditioned")));
+        assert_eq!(
+            (ep.count, ep.seed, measure.count, measure.seed),
+            (Some(3), 5, Some(3), Some(5))
+        );
+        assert_eq!(
+            (measure.kappa, measure.matrix.as_deref()),
+            (Some(1e3), Some("ill-conditioned"))
+        );
         assert_eq!(ep.settings["ep"]["ep_iters"].as_integer(), Some(7));
-        assert_eq!(ep.settings["ep"]["xi"].as_float(), Some(0.25), "the method's own stands above");
+        assert_eq!(
+            ep.settings["ep"]["xi"].as_float(),
+            Some(0.25),
+            "the method's own stands above"
+        );
         assert_eq!(of("diag").settings["diag"]["xi"].as_integer(), Some(2));
         assert!(of("turbo").settings["turbo"].is_empty(), "turbo has none of these");
     }

@@ -38,7 +38,11 @@ impl Point {
     pub fn name(&self) -> String {
         let one = |axis: &String| format!("{axis}={}", keys::shown(&self.settings[axis]));
         let parts: Vec<String> = self.axes.iter().map(one).collect();
-        if parts.is_empty() { "the only point".to_owned() } else { parts.join(" ") }
+        if parts.is_empty() {
+            "the only point".to_owned()
+        } else {
+            parts.join(" ")
+        }
     }
 
     /// The value of a setting as it is shown; empty if the sweep does not give it.
@@ -54,7 +58,10 @@ impl Point {
     /// What decides how long the point takes: everything but the law of A, the noise and the seed.
     pub fn cost_key(&self) -> Vec<(&String, &Value)> {
         const FREE: [&str; 7] = ["matrix", "kappa", "rho", "sigma", "seed", "first", "step"];
-        self.settings.iter().filter(|(key, _)| !FREE.contains(&key.as_str())).collect()
+        self.settings
+            .iter()
+            .filter(|(key, _)| !FREE.contains(&key.as_str()))
+            .collect()
     }
 
     /// The name of the point's folder: readable, and ending with the digest of all that decides the run.
@@ -70,6 +77,10 @@ impl Point {
             .take(100)
             .collect();
         let short = &digest[..digest.len().min(12)];
-        if self.axes.is_empty() { short.to_owned() } else { format!("{safe}_{short}") }
+        if self.axes.is_empty() {
+            short.to_owned()
+        } else {
+            format!("{safe}_{short}")
+        }
     }
 }

@@ -8,6 +8,7 @@ pub mod ep_carry;
 pub mod ep_damp;
 pub mod ep_gradient;
 pub mod ep_moments;
+pub mod ep_reset;
 pub mod ep_separate;
 pub mod ep_settle;
 pub mod ep_start;

@@ -27,6 +27,7 @@ pub fn cases() -> Vec<Case> {
     let of = |(states, m, n)| {
         [
             start_case(states, m, n),
+            reset_case(states, m),
             carry_case(states, m),
             damp_case(states, m),
             settle_case(states, m),
@@ -133,6 +134,23 @@ fn start_case(states: usize, m: usize, n: usize) -> Case {
                 absolute_error(&results.of(scalars), &all),
                 same_words(results, done, &flags),
                 same_words(results, sites.count, &counts(states)),
+            ])
+        })
+    })
+}
+
+fn reset_case(states: usize, m: usize) -> Case {
+    Case::new(format!("ep_reset {states}×{m}"), 0.0, move |target| {
+        let mut case = Builder::new(states, target);
+        case.problem = Some(diagonal_problem(states, m));
+        let (sites, _) = sites(&mut case, states, m);
+        case.push(LikelihoodOp::EpReset { sites });
+        case.finish(move |results| {
+            worst([
+                absolute_error(&results.of(sites.z), &vec![0.0; states * m]),
+                absolute_error(&results.of(sites.h_g), &vec![0.0; states * m]),
+                absolute_error(&results.of(sites.tau_g), &vec![0.0; states]),
+                same_words(results, sites.count, &vec![0; states]),
             ])
         })
     })

@@ -8,7 +8,7 @@ mod tests;
 
 use toml::Table;
 
-pub use options::{LangevinOptions, LangevinSettings};
+pub use options::{EpRule, LangevinOptions, LangevinSettings};
 
 use super::{BatchPlan, Divergence, Flags, Given, Kind, Left, Method, Options, Pass, Preset, Samples};
 use crate::likelihood::{Diag, Ep, Likelihood};
@@ -74,13 +74,15 @@ impl Kind for Langevin {
         let options = LangevinOptions::from_table(settings)?;
         let settings = options.settings((self.likelihood)())?;
         // The diagonal has no EP to set.
-        let (ep_iters, ep_start) = match settings.likelihood {
-            Likelihood::Ep(ep) => (Some(ep.iterations), Some(ep.start)),
-            Likelihood::Diag(_) => (None, None),
+        let (ep_rule, ep_iters, ep_start) = match settings.likelihood {
+            Likelihood::Ep(ep) => (Some(EpRule::Paper), Some(ep.iterations), Some(ep.start)),
+            Likelihood::Settled(ep) => (Some(EpRule::Settled), Some(ep.iterations), None),
+            Likelihood::Diag(_) => (None, None, None),
         };
         let resolved = LangevinOptions {
             step_scale: Some(settings.step_scale),
             epsilon: None,
+            ep_rule,
             ep_iters,
             ep_start,
             ..options

@@ -2,7 +2,7 @@
 
 use super::super::options::{between, options, positive};
 use super::super::{Options, Preset};
-use crate::likelihood::{Diag, Ep, EpStart, Likelihood};
+use crate::likelihood::{Ep, EpStart, Likelihood, SettledEp};
 use crate::plan::{GammaRule, Step};
 use crate::prior::{Prior, Schedule};
 use crate::{Error, Result};
@@ -44,6 +44,10 @@ options! {
         /// End with NCSNv2's denoising step, x + beta_T²·score [default: true]
         #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
         pub denoise: bool,
+        /// How EP runs in QCS-SGM+: paper (undamped, afresh in each step, always --ep-iters iterations) or settled (damped, from
+        /// the last step's messages, until they stand still, at most --ep-iters iterations) [default: paper]
+        #[arg(long, value_name = "RULE", value_enum)]
+        pub ep_rule: EpRule,
         /// EP iterations in each step, of QCS-SGM+ [default: 5]
         #[arg(long, value_name = "N")]
         pub ep_iters: usize,
@@ -51,6 +55,17 @@ options! {
         #[arg(long, value_name = "START", value_enum)]
         pub ep_start: EpStart,
     }
+}
+
+/// How EP runs in each step of QCS-SGM+.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum EpRule {
+    /// Undamped, afresh in each step
+    #[default]
+    Paper,
+    /// Damped, from the messages of the step before, until they stand still
+    Settled,
 }
 
 /// More steps than any run takes; their records lie in memory.
@@ -90,6 +105,7 @@ impl LangevinOptions {
             momentum: Some(0.0),
             xi: Some(0.5),
             denoise: Some(true),
+            ep_rule: Some(EpRule::default()),
             ep_iters: Some(Ep::default().iterations),
             ep_start: Some(EpStart::default()),
             ..Self::default()
@@ -216,16 +232,21 @@ impl LangevinOptions {
             _ => return Err(Error::usage("the likelihood's factor is xi or gamma, and not both")),
         };
         let steps_per_level = self.steps_per_level.ok_or_else(|| missing("steps_per_level"))?;
-        let likelihood = match likelihood {
-            Likelihood::Diag(Diag) => likelihood,
-            Likelihood::Ep(ep) => Likelihood::Ep(Ep {
-                iterations: between(
-                    "ep_iters",
-                    1,
-                    MOST_EP_ITERATIONS,
-                    self.ep_iters.unwrap_or(ep.iterations),
-                )?,
-                start: self.ep_start.unwrap_or(ep.start),
+        let iterations = between(
+            "ep_iters",
+            1,
+            MOST_EP_ITERATIONS,
+            self.ep_iters.unwrap_or(Ep::default().iterations),
+        )?;
+        let likelihood = match (likelihood, self.ep_rule.unwrap_or_default()) {
+            (Likelihood::Diag(diag), _) => Likelihood::Diag(diag),
+            (_, EpRule::Settled) => Likelihood::Settled(SettledEp {
+                iterations,
+                tolerance: SettledEp::TOLERANCE,
+            }),
+            (_, EpRule::Paper) => Likelihood::Ep(Ep {
+                iterations,
+                start: self.ep_start.unwrap_or_default(),
             }),
         };
         Ok(LangevinSettings {

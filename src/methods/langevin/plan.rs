@@ -2,8 +2,9 @@
 
 use super::LangevinSettings;
 use crate::engine::Wait;
+use crate::likelihood::{Carried, SettledEp};
 use crate::methods::{BatchPlan, Given};
-use crate::plan::{Contents, PlanBuilder, Program, SamplerOp, Target};
+use crate::plan::{Contents, LikelihoodOp, PlanBuilder, Program, SamplerOp, Target};
 
 /// Posterior sampling of the given problem, or unconditional sampling without one.
 pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, target: &dyn Target) -> BatchPlan {
@@ -14,8 +15,19 @@ pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, t
     let velocity = settings.has_velocity().then(|| plan.persistent(Contents::F32(n)));
     let frozen = plan.persistent(Contents::U32(1));
 
+    let carried = given
+        .problem
+        .filter(|_| settings.likelihood.carries())
+        .map(|problem| Carried {
+            sites: SettledEp::sites(&mut plan, problem.a().rows()),
+            resting: frozen,
+        });
+
     plan.begin(Program::Start);
     plan.push(SamplerOp::StartState { x, frozen });
+    if let Some(Carried { sites, .. }) = carried {
+        plan.push(LikelihoodOp::EpReset { sites });
+    }
 
     plan.begin(Program::Step);
     let level = plan.temporary(Contents::F64(1));
@@ -23,7 +35,7 @@ pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, t
     let prior = plan.temporary(Contents::F32(n));
     network.push(&mut plan, x, level, prior);
     let likelihood = given.problem.map(|problem| {
-        let likelihood = settings.likelihood.push(&mut plan, problem, x, level);
+        let likelihood = settings.likelihood.push(&mut plan, problem, x, level, carried);
         let gamma = plan.temporary(Contents::F64(1));
         plan.push(SamplerOp::Gamma {
             prior,
@@ -54,7 +66,15 @@ pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, t
             frozen,
         });
     }
-    let state = [("x", x), ("frozen", frozen)];
+    let ends = [("x", x), ("frozen", frozen)];
+    let sites = carried.map(|Carried { sites, .. }| {
+        [
+            ("z", sites.z),
+            ("h_g", sites.h_g),
+            ("tau_g", sites.tau_g),
+            ("ep_iterations", sites.count),
+        ]
+    });
     BatchPlan {
         plan: plan.finish(target),
         done: frozen,
@@ -62,7 +82,11 @@ pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, t
         wait: Wait::Behind,
         counter: None,
         from: Vec::new(),
-        state: state.into_iter().chain(velocity.map(|v| ("velocity", v))).collect(),
-        left: state.to_vec(),
+        state: ends
+            .into_iter()
+            .chain(velocity.map(|v| ("velocity", v)))
+            .chain(sites.into_iter().flatten())
+            .collect(),
+        left: ends.to_vec(),
     }
 }

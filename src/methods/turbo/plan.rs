@@ -12,8 +12,6 @@ use qcs_kernels::turbo::Scalars;
 /// EP's iterations before an image's first evaluation of the network, when it has no sites yet, and in each round.
 const FIRST_ROUND: usize = 12;
 const ROUND: usize = 4;
-/// EP's messages have settled when they change by less.
-const EP_TOLERANCE: f64 = 1e-2;
 /// The least s over the table's least level: a higher one caps high SNR.
 const LEAST: f64 = 0.1;
 /// The last level of a draw.
@@ -114,7 +112,7 @@ pub fn message_passing(
         plan.push(ProductOp::Project { x: mu, z });
         let ep = SettledEp {
             iterations,
-            tolerance: EP_TOLERANCE,
+            tolerance: SettledEp::TOLERANCE,
         };
         ep.push(plan, problem, resting, level, z, sites);
     };

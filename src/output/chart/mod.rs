@@ -104,11 +104,10 @@ impl Chart {
             let error = point.error.unwrap_or(0.0);
             [point.y - error, point.y + error]
         });
-        ends.filter(|y| y.is_finite())
-            .fold(None, |extent, y| match extent {
-                None => Some((y, y)),
-                Some((low, high)) => Some((f64::min(low, y), f64::max(high, y))),
-            })
+        ends.filter(|y| y.is_finite()).fold(None, |extent, y| match extent {
+            None => Some((y, y)),
+            Some((low, high)) => Some((f64::min(low, y), f64::max(high, y))),
+        })
     }
 
     fn draw(&self, surface: &mut dyn Surface) {
@@ -191,10 +190,21 @@ mod tests {
     #[test]
     fn a_chart_names_its_axes_and_lines_and_escapes_its_title() {
         let svg = chart().svg();
-        for text in ["PSNR &amp; kappa", ">kappa<", ">PSNR (dB)<", ">QCS-SGM+<", ">turbo<", ">10³<", ">24<"] {
+        for text in [
+            "PSNR &amp; kappa",
+            ">kappa<",
+            ">PSNR (dB)<",
+            ">QCS-SGM+<",
+            ">turbo<",
+            ">10³<",
+            ">24<",
+        ] {
             assert!(svg.contains(text), "{text} in {svg}");
         }
-        assert!(!svg.contains("NaN") && !svg.contains("inf"), "what is no number is not drawn: {svg}");
+        assert!(
+            !svg.contains("NaN") && !svg.contains("inf"),
+            "what is no number is not drawn: {svg}"
+        );
     }
 
     #[test]
@@ -211,7 +221,11 @@ mod tests {
 
     #[test]
     fn an_empty_chart_is_drawn_all_the_same() {
-        let empty = Chart { lines: Vec::new(), x: Scale::of("m", &[]), ..chart() };
+        let empty = Chart {
+            lines: Vec::new(),
+            x: Scale::of("m", &[]),
+            ..chart()
+        };
         assert!(empty.svg().contains("PSNR (dB)"));
     }
 }

@@ -76,7 +76,11 @@ mod tests {
     fn luminance(colour: Colour) -> f64 {
         let linear = |c: u8| {
             let c = f64::from(c) / 255.0;
-            if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
+            if c <= 0.04045 {
+                c / 12.92
+            } else {
+                ((c + 0.055) / 1.055).powf(2.4)
+            }
         };
         0.2126 * linear(colour[0]) + 0.7152 * linear(colour[1]) + 0.0722 * linear(colour[2])
     }
@@ -87,7 +91,10 @@ mod tests {
         for style in 0..STYLES {
             let ink = Ink::Series(style);
             assert!(contrast(luminance(light(ink)), 1.0) >= 2.7, "{style} on white");
-            assert!(contrast(luminance(dark(ink)), luminance([0x20, 0x21, 0x24])) >= 4.5, "{style} on dark");
+            assert!(
+                contrast(luminance(dark(ink)), luminance([0x20, 0x21, 0x24])) >= 4.5,
+                "{style} on dark"
+            );
         }
     }
 }

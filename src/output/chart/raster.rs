@@ -101,9 +101,14 @@ fn plain(text: &str) -> String {
     const RAISED: &str = "⁰¹²³⁴⁵⁶⁷⁸⁹";
     let digit = |c: char| RAISED.chars().position(|raised| raised == c);
     let raised = |c: char| c == '⁻' || digit(c).is_some();
-    match text.strip_prefix("10").filter(|rest| !rest.is_empty() && rest.chars().all(raised)) {
+    match text
+        .strip_prefix("10")
+        .filter(|rest| !rest.is_empty() && rest.chars().all(raised))
+    {
         Some(power) => {
-            let digits = power.chars().map(|c| digit(c).map_or("-".to_owned(), |digit| digit.to_string()));
+            let digits = power
+                .chars()
+                .map(|c| digit(c).map_or("-".to_owned(), |digit| digit.to_string()));
             format!("1e{}", digits.collect::<String>())
         }
         None => text.to_owned(),

@@ -3,11 +3,20 @@
 /// A horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
-    Linear { label: String, values: Vec<f64> },
+    Linear {
+        label: String,
+        values: Vec<f64>,
+    },
     /// For positive values over more than a decade or so
-    Logarithmic { label: String, values: Vec<f64> },
+    Logarithmic {
+        label: String,
+        values: Vec<f64>,
+    },
     /// Names, one after the other; a point's x is the index of its name
-    Names { label: String, names: Vec<String> },
+    Names {
+        label: String,
+        names: Vec<String>,
+    },
 }
 
 /// A value that is written beside an axis.
@@ -51,16 +60,16 @@ impl Scale {
                 (Some(&low), Some(&high)) => between(low, high, value),
                 _ => 0.5,
             },
-            Self::Logarithmic { values, .. } => {
-                between(values[0].ln(), values[values.len() - 1].ln(), value.ln())
-            }
+            Self::Logarithmic { values, .. } => between(values[0].ln(), values[values.len() - 1].ln(), value.ln()),
             Self::Names { names, .. } => between(0.0, names.len() as f64 - 1.0, value),
         }
     }
 
     pub(super) fn ticks(&self) -> Vec<Tick> {
         match self {
-            Self::Linear { values, .. } if values.len() <= MOST_TICKS => values.iter().map(|&value| tick(value)).collect(),
+            Self::Linear { values, .. } if values.len() <= MOST_TICKS => {
+                values.iter().map(|&value| tick(value)).collect()
+            }
             Self::Linear { values, .. } => linear_ticks(values[0], values[values.len() - 1], 8)
                 .into_iter()
                 .filter(|tick| (0.0..=1.0).contains(&self.position(tick.value)))
@@ -68,7 +77,9 @@ impl Scale {
             Self::Logarithmic { values, .. } => {
                 let (low, high) = (values[0].log10(), values[values.len() - 1].log10());
                 // Measured values, unless they crowd; else whole decades.
-                let apart = values.windows(2).all(|pair| (pair[1] / pair[0]).log10() > (high - low) / 14.0);
+                let apart = values
+                    .windows(2)
+                    .all(|pair| (pair[1] / pair[0]).log10() > (high - low) / 14.0);
                 if apart {
                     return values.iter().map(|&value| tick(value)).collect();
                 }
@@ -78,14 +89,20 @@ impl Scale {
             }
             Self::Names { names, .. } => (0..)
                 .zip(names)
-                .map(|(index, name)| Tick { value: f64::from(index), label: name.clone() })
+                .map(|(index, name)| Tick {
+                    value: f64::from(index),
+                    label: name.clone(),
+                })
                 .collect(),
         }
     }
 }
 
 fn tick(value: f64) -> Tick {
-    Tick { value, label: shown(value) }
+    Tick {
+        value,
+        label: shown(value),
+    }
 }
 
 /// A number beside an axis: 0.05, 400, 10⁶.
@@ -100,16 +117,27 @@ pub(super) fn shown(value: f64) -> String {
             '3' => '³',
             other => char::from_u32(0x2070 + other as u32 - '0' as u32).unwrap_or(other),
         };
-        return "10".chars().chain(format!("{}", whole as i32).chars().map(raised)).collect();
+        return "10"
+            .chars()
+            .chain(format!("{}", whole as i32).chars().map(raised))
+            .collect();
     }
     let text = format!("{value:.6}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text.is_empty() || text == "-0" { "0".to_owned() } else { text.to_owned() }
+    if text.is_empty() || text == "-0" {
+        "0".to_owned()
+    } else {
+        text.to_owned()
+    }
 }
 
 /// About `count` round values that hold `low` and `high` between them; at least two.
 pub(super) fn linear_ticks(low: f64, high: f64, count: usize) -> Vec<Tick> {
-    let span = if high > low { high - low } else { (high.abs() * 0.1).max(1e-3) };
+    let span = if high > low {
+        high - low
+    } else {
+        (high.abs() * 0.1).max(1e-3)
+    };
     let raw = span / count as f64;
     let power = 10f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0]
@@ -124,7 +152,14 @@ pub(super) fn linear_ticks(low: f64, high: f64, count: usize) -> Vec<Tick> {
         .map(|index| {
             let value = index as f64 * step;
             let label = format!("{value:.digits$}");
-            Tick { value, label: if label.trim_start_matches(['-', '0', '.']).is_empty() { format!("{:.digits$}", 0.0) } else { label } }
+            Tick {
+                value,
+                label: if label.trim_start_matches(['-', '0', '.']).is_empty() {
+                    format!("{:.digits$}", 0.0)
+                } else {
+                    label
+                },
+            }
         })
         .collect()
 }
@@ -140,8 +175,14 @@ mod tests {
     #[test]
     fn ticks_are_round_and_hold_the_values_between_them() {
         assert_eq!(labels(&linear_ticks(13.7, 27.2, 6)), ["10", "15", "20", "25", "30"]);
-        assert_eq!(labels(&linear_ticks(0.0, 1.0, 6)), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
-        assert_eq!(labels(&linear_ticks(-0.1, 0.1, 4)), ["-0.10", "-0.05", "0.00", "0.05", "0.10"]);
+        assert_eq!(
+            labels(&linear_ticks(0.0, 1.0, 6)),
+            ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
+        );
+        assert_eq!(
+            labels(&linear_ticks(-0.1, 0.1, 4)),
+            ["-0.10", "-0.05", "0.00", "0.05", "0.10"]
+        );
         assert_eq!(linear_ticks(5.0, 5.0, 6).len() >= 2, true);
     }
 

@@ -28,7 +28,10 @@ impl Svg {
             Standing::Alone => (
                 " xmlns=\"http://www.w3.org/2000/svg\"",
                 format!(" width=\"{width}\" height=\"{height}\""),
-                format!("<style>{}</style>\n<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n", style_sheet()),
+                format!(
+                    "<style>{}</style>\n<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
+                    style_sheet()
+                ),
             ),
             Standing::InPage => ("", String::new(), String::new()),
         };
@@ -42,13 +45,18 @@ impl Svg {
 
 impl Surface for Svg {
     fn stroke(&mut self, points: &[(f64, f64)], ink: Ink, width: f64) {
-        let Some((first, rest)) = points.split_first() else { return };
+        let Some((first, rest)) = points.split_first() else {
+            return;
+        };
         let mut path = format!("M{} {}", number(first.0), number(first.1));
         for point in rest {
             let _ = write!(path, "L{} {}", number(point.0), number(point.1));
         }
         let class = class(ink);
-        let _ = writeln!(self.body, "<path class=\"{class}\" d=\"{path}\" stroke-width=\"{width}\"/>");
+        let _ = writeln!(
+            self.body,
+            "<path class=\"{class}\" d=\"{path}\" stroke-width=\"{width}\"/>"
+        );
     }
 
     fn marker(&mut self, at: (f64, f64), marker: Marker, ink: Ink) {
@@ -135,9 +143,15 @@ pub(super) fn style_sheet() -> String {
             format!("#{r:02x}{g:02x}{b:02x}")
         };
         let mut text = format!(".chart .page{{fill:{page}}}");
-        for ink in [Ink::Text, Ink::Muted, Ink::Hairline].into_iter().chain((0..STYLES).map(Ink::Series)) {
+        for ink in [Ink::Text, Ink::Muted, Ink::Hairline]
+            .into_iter()
+            .chain((0..STYLES).map(Ink::Series))
+        {
             let (class, hex) = (class(ink), hex(ink));
-            let _ = write!(text, ".chart path.{class}{{stroke:{hex}}}.chart text.{class},.chart .{class}.mark{{fill:{hex}}}");
+            let _ = write!(
+                text,
+                ".chart path.{class}{{stroke:{hex}}}.chart text.{class},.chart .{class}.mark{{fill:{hex}}}"
+            );
         }
         text
     };

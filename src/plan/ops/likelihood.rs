@@ -35,6 +35,8 @@ pub enum LikelihoodOp {
         /// Only states where it is not 0 are computed
         live: Option<TensorId>,
     },
+    /// Sites that say nothing yet
+    EpReset { sites: Sites },
     /// EP goes on from the sites of an earlier round at another z, for the states whose flag `resting` is 0
     EpCarry {
         resting: TensorId,
@@ -87,6 +89,7 @@ impl LikelihoodOp {
         match self {
             Self::EpStart { .. } => "ep_start",
             Self::EpMoments { .. } => "ep_moments",
+            Self::EpReset { .. } => "ep_reset",
             Self::EpCarry { .. } => "ep_carry",
             Self::EpDamp { .. } => "ep_damp",
             Self::EpSettle { .. } => "ep_settle",
@@ -115,6 +118,7 @@ impl LikelihoodOp {
                 [Some(z), Some(h_f), Some(tau_f), live].into_iter().flatten(),
                 [h_g, tau_g],
             ),
+            Self::EpReset { sites } => Operands::new([], [sites.z, sites.h_g, sites.tau_g, sites.count]),
             Self::EpCarry {
                 resting,
                 z,

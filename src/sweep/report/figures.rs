@@ -28,7 +28,9 @@ pub(super) struct Figure {
 impl Figure {
     /// Each chart and the name of its files.
     pub fn charts(&self) -> impl Iterator<Item = (String, &Chart)> {
-        self.charts.iter().map(|(metric, chart)| (format!("{}-{metric}", self.name), chart))
+        self.charts
+            .iter()
+            .map(|(metric, chart)| (format!("{}-{metric}", self.name), chart))
     }
 }
 
@@ -38,7 +40,10 @@ impl Collected {
         let keys = self.sweep.grids[grid].facets();
         let mut facets: Vec<(String, Vec<&Row>)> = Vec::new();
         for row in self.rows.iter().filter(|row| row.point.grid == grid) {
-            let parts: Vec<String> = keys.iter().map(|key| format!("{key} = {}", row.point.shown(key))).collect();
+            let parts: Vec<String> = keys
+                .iter()
+                .map(|key| format!("{key} = {}", row.point.shown(key)))
+                .collect();
             let name = parts.join(", ");
             match facets.iter_mut().find(|(facet, _)| *facet == name) {
                 Some((_, rows)) => rows.push(row),
@@ -67,7 +72,11 @@ impl Collected {
 
 /// A file's name from a grid's title.
 pub(super) fn file_name(grid: &Grid, index: usize) -> String {
-    if grid.title.is_empty() { format!("grid-{}", index + 1) } else { grid.title.clone() }
+    if grid.title.is_empty() {
+        format!("grid-{}", index + 1)
+    } else {
+        grid.title.clone()
+    }
 }
 
 /// Lower case, letters and digits, joined by dashes.
@@ -78,7 +87,11 @@ pub(super) fn slug(parts: &[&str], index: usize) -> String {
         .filter(|word| !word.is_empty())
         .collect();
     let slug = words.join("-");
-    if slug.is_empty() { format!("figure-{}", index + 1) } else { slug }
+    if slug.is_empty() {
+        format!("figure-{}", index + 1)
+    } else {
+        slug
+    }
 }
 
 fn chart(grid: &Grid, x: &str, facet: &str, rows: &[&Row], (_, label, metric): Metric) -> Option<Chart> {
@@ -91,32 +104,60 @@ fn chart(grid: &Grid, x: &str, facet: &str, rows: &[&Row], (_, label, metric): M
     let axis = label_of(x);
     let scale = match &numbers {
         Some(numbers) => Scale::of(&axis, numbers),
-        None => Scale::Names { label: axis, names: names.clone() },
+        None => Scale::Names {
+            label: axis,
+            names: names.clone(),
+        },
     };
     let place = |row: &Row| match &numbers {
         Some(_) => row.point.number(x),
-        None => names.iter().position(|name| *name == row.point.shown(x)).map(|at| at as f64),
+        None => names
+            .iter()
+            .position(|name| *name == row.point.shown(x))
+            .map(|at| at as f64),
     };
     let mut lines: Vec<Line> = Vec::new();
     for row in rows {
-        let (Some(x), Some(summary)) = (place(row), metric(row.metrics())) else { continue };
+        let (Some(x), Some(summary)) = (place(row), metric(row.metrics())) else {
+            continue;
+        };
         let (name, style) = line_of(grid, row);
-        let mark = Mark { x, y: summary.mean, error: summary.standard_error };
+        let mark = Mark {
+            x,
+            y: summary.mean,
+            error: summary.standard_error,
+        };
         match lines.iter_mut().find(|line| line.name == name) {
             Some(line) => line.points.push(mark),
-            None => lines.push(Line { name, style, points: vec![mark] }),
+            None => lines.push(Line {
+                name,
+                style,
+                points: vec![mark],
+            }),
         }
     }
     for line in &mut lines {
         line.points.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
-    let title = [grid.title.as_str(), facet].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ");
-    Some(Chart { title, x: scale, y: label.to_owned(), lines })
+    let title = [grid.title.as_str(), facet]
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .collect::<Vec<_>>()
+        .join(": ");
+    Some(Chart {
+        title,
+        x: scale,
+        y: label.to_owned(),
+        lines,
+    })
 }
 
 /// The name of the line that a point belongs to, and its style: a method has its own everywhere.
 pub(super) fn line_of(grid: &Grid, row: &Row) -> (String, usize) {
-    let of_method = METHODS.iter().position(|kind| kind.key() == row.metrics().method).unwrap_or(0);
+    let of_method = METHODS
+        .iter()
+        .position(|kind| kind.key() == row.metrics().method)
+        .unwrap_or(0);
     if grid.lines() == "method" {
         return (row.title().to_owned(), of_method);
     }

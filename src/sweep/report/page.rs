@@ -25,7 +25,7 @@ body{margin:0 auto;max-width:76rem;padding:2rem 1.25rem 4rem;background:var(--pa
 h1{font-size:1.75rem;line-height:1.25;margin:0 0 .5rem}h2{font-size:1.3rem;margin:2.75rem 0 .5rem;padding-top:1rem;border-top:1px solid var(--line)}
 h3{font-size:1rem;margin:1.5rem 0 .25rem}
 p{max-width:48rem;margin:.5rem 0}.muted,figcaption{color:var(--muted)}figcaption{font-size:.875rem}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,22rem),1fr));gap:1rem;margin:1rem 0}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,28rem),1fr));gap:1rem;margin:1rem 0}
 .charts svg{width:100%;height:auto}figure{margin:1rem 0;break-inside:avoid}
 img{max-width:100%;height:auto;background:#fff;border:1px solid var(--line);border-radius:4px}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem;margin:.75rem 0}
@@ -46,7 +46,11 @@ impl Collected {
     }
 
     pub(super) fn page(&self, sections: &[Section], figures: &Path) -> Result<String> {
-        let title = if self.sweep.title.is_empty() { "Sweep" } else { &self.sweep.title };
+        let title = if self.sweep.title.is_empty() {
+            "Sweep"
+        } else {
+            &self.sweep.title
+        };
         let mut page = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>{0}</title>\n\
@@ -62,7 +66,8 @@ impl Collected {
             self.rows.len()
         );
         self.write_failures(&mut page);
-        let (plain, drawn): (Vec<&Section>, Vec<&Section>) = sections.iter().partition(|section| section.figures.is_empty());
+        let (plain, drawn): (Vec<&Section>, Vec<&Section>) =
+            sections.iter().partition(|section| section.figures.is_empty());
         if !plain.is_empty() {
             page += "<h2>Problems</h2>\n";
             self.write_table(&mut page, &plain.iter().map(|section| section.grid).collect::<Vec<_>>());
@@ -82,9 +87,18 @@ impl Collected {
         if self.failed.is_empty() {
             return;
         }
-        let _ = writeln!(page, "<div class=\"failed\"><p>{} points could not be run:</p><ul>", self.failed.len());
+        let _ = writeln!(
+            page,
+            "<div class=\"failed\"><p>{} points could not be run:</p><ul>",
+            self.failed.len()
+        );
         for (point, reason) in &self.failed {
-            let _ = writeln!(page, "<li><code>{}</code> {}</li>", escaped(&point.name()), escaped(reason));
+            let _ = writeln!(
+                page,
+                "<li><code>{}</code> {}</li>",
+                escaped(&point.name()),
+                escaped(reason)
+            );
         }
         *page += "</ul></div>\n";
     }
@@ -115,7 +129,10 @@ impl Collected {
         let mut lines: Vec<String> = Vec::new();
         let mut problems: Vec<String> = Vec::new();
         for row in of_grids() {
-            for (name, names) in [(line(row), &mut lines), (self.problem(row, grids.len() > 1), &mut problems)] {
+            for (name, names) in [
+                (line(row), &mut lines),
+                (self.problem(row, grids.len() > 1), &mut problems),
+            ] {
                 if !names.contains(&name) {
                     names.push(name);
                 }
@@ -126,7 +143,10 @@ impl Collected {
                 continue;
             }
             let open = if name == "PSNR (dB)" { " open" } else { "" };
-            let _ = write!(page, "<details{open}><summary>{name}</summary>\n<div class=\"scroll\"><table>\n<tr><th></th>");
+            let _ = write!(
+                page,
+                "<details{open}><summary>{name}</summary>\n<div class=\"scroll\"><table>\n<tr><th></th>"
+            );
             for name in &lines {
                 let _ = write!(page, "<th>{}</th>", escaped(name));
             }
@@ -139,12 +159,22 @@ impl Collected {
                         of_grids().find(here).and_then(metric)
                     })
                     .collect();
-                let best = cells.iter().flatten().map(|summary| summary.mean).fold(f64::NEG_INFINITY, f64::max);
+                let best = cells
+                    .iter()
+                    .flatten()
+                    .map(|summary| summary.mean)
+                    .fold(f64::NEG_INFINITY, f64::max);
                 let _ = write!(page, "<tr><td>{}</td>", escaped(problem));
                 for cell in cells {
-                    let class = if lines.len() > 1 && cell.is_some_and(|cell| cell.mean == best) { " class=\"best\"" } else { "" };
+                    let class = if lines.len() > 1 && cell.is_some_and(|cell| cell.mean == best) {
+                        " class=\"best\""
+                    } else {
+                        ""
+                    };
                     let text = cell.map_or("–".to_owned(), |cell| {
-                        let error = cell.standard_error.map_or(String::new(), |error| format!(" ± {error:.digits$}"));
+                        let error = cell
+                            .standard_error
+                            .map_or(String::new(), |error| format!(" ± {error:.digits$}"));
                         format!("{:.digits$}{error}", cell.mean)
                     });
                     let _ = write!(page, "<td{class}>{text}</td>");
@@ -171,7 +201,11 @@ impl Collected {
     fn write_settings(&self, page: &mut String) {
         *page += "<h2>How it was made</h2>\n";
         let version = concat!("qcs ", env!("CARGO_PKG_VERSION"), " (", env!("QCS_BUILD"), ")");
-        let _ = writeln!(page, "<p>{version}, on {}. The same again, point by point and bit by bit:</p>", escaped(&self.device));
+        let _ = writeln!(
+            page,
+            "<p>{version}, on {}. The same again, point by point and bit by bit:</p>",
+            escaped(&self.device)
+        );
         *page += "<pre>qcs sweep sweep.toml --out FOLDER</pre>\n<p>with <code>sweep.toml</code>, which lies beside this report:</p>\n";
         let _ = writeln!(page, "<pre>{}</pre>", escaped(self.sweep.to_toml().trim()));
         *page += "<p>The numbers: <code>points.csv</code> (means), <code>images.csv</code> (every image); the figures as SVG and \
@@ -182,7 +216,9 @@ impl Collected {
         for row in &self.rows {
             let (config, method) = (&row.config, &row.metrics().method);
             let model = config.identity.as_ref().map_or("", |identity| &identity.model);
-            let settings = config.settings[method].iter().map(|(key, value)| format!("{key} {}", keys::shown(value)));
+            let settings = config.settings[method]
+                .iter()
+                .map(|(key, value)| format!("{key} {}", keys::shown(value)));
             let cells = format!(
                 "<td>{} {}</td><td>{}</td><td>{}</td><td>{}</td>",
                 escaped(&keys::shown(&toml::Value::String(config.model.clone()))),
@@ -197,7 +233,11 @@ impl Collected {
             }
         }
         *page += "</table></div></details>\n";
-        let axes: Vec<String> = self.axes().iter().map(|axis| format!("{axis}: {}", label_of(axis))).collect();
+        let axes: Vec<String> = self
+            .axes()
+            .iter()
+            .map(|axis| format!("{axis}: {}", label_of(axis)))
+            .collect();
         let _ = writeln!(page, "<p class=\"muted\">{}</p>", escaped(&axes.join("; ")));
     }
 
@@ -223,7 +263,11 @@ const METRICS: [Metric; 6] = [
     ("Predicted error", 4, |row| row.metrics().predicted_error),
     ("Evaluations of the network", 1, |row| row.metrics().evaluations),
     ("Seconds", 1, |row| {
-        row.metrics().seconds.map(|mean| Summary { mean, standard_error: None, count: 1 })
+        row.metrics().seconds.map(|mean| Summary {
+            mean,
+            standard_error: None,
+            count: 1,
+        })
     }),
 ];
 
@@ -237,7 +281,10 @@ fn write_pictures(page: &mut String, title: &str, section: &Section, figures: &P
     for picture in &section.pictures {
         let path = picture.path(figures);
         let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, "read", e))?;
-        let caption: Vec<&str> = [title, &picture.caption].into_iter().filter(|text| !text.is_empty()).collect();
+        let caption: Vec<&str> = [title, &picture.caption]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect();
         let caption = escaped(&caption.join(": "));
         let _ = writeln!(
             page,

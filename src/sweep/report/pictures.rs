@@ -87,12 +87,26 @@ impl Collected {
                 vec![&places[0], &places[places.len() / 2], &places[places.len() - 1]]
             };
             for place in chosen {
-                let here: Vec<&Row> = rows.iter().copied().filter(|row| row.point.shown(x) == *place).collect();
-                let at = if x.is_empty() { String::new() } else { format!("{x} = {place}") };
-                let caption: Vec<&str> = [facet.as_str(), at.as_str()].into_iter().filter(|s| !s.is_empty()).collect();
+                let here: Vec<&Row> = rows
+                    .iter()
+                    .copied()
+                    .filter(|row| row.point.shown(x) == *place)
+                    .collect();
+                let at = if x.is_empty() {
+                    String::new()
+                } else {
+                    format!("{x} = {place}")
+                };
+                let caption: Vec<&str> = [facet.as_str(), at.as_str()]
+                    .into_iter()
+                    .filter(|s| !s.is_empty())
+                    .collect();
                 let name = slug(&[&file_name(of, grid), &facet, &at, "pictures"], all.len());
                 let caption = caption.join(", ");
-                let shown = here.iter().map(|row| shown(&line_of(of, row).0, row)).collect::<Result<Vec<_>>>()?;
+                let shown = here
+                    .iter()
+                    .map(|row| shown(&line_of(of, row).0, row))
+                    .collect::<Result<Vec<_>>>()?;
                 let shown: Vec<Shown> = shown.into_iter().flatten().collect();
                 // Points of other images, or of other shapes, do not stand side by side.
                 let same = shown.windows(2).all(|pair| {
@@ -100,7 +114,12 @@ impl Collected {
                 });
                 if same && !shown.is_empty() {
                     let truth = read(&here[0].folder.truth())?;
-                    all.push(Pictures { caption, name, truth, shown });
+                    all.push(Pictures {
+                        caption,
+                        name,
+                        truth,
+                        shown,
+                    });
                 }
             }
         }
@@ -118,7 +137,9 @@ fn shown(title: &str, row: &Row) -> Result<Option<Shown>> {
     };
     let captions = |images: &Images| {
         let of_image = row.report.images.iter().take(images.count());
-        of_image.map(|image| image.psnr.map(|psnr| format!("{psnr:.1} dB"))).collect()
+        of_image
+            .map(|image| image.psnr.map(|psnr| format!("{psnr:.1} dB")))
+            .collect()
     };
     let Some(images) = estimate else { return Ok(None) };
     Ok(Some(Shown {
@@ -136,7 +157,9 @@ fn read(path: &Path) -> Result<Option<Images>> {
         return Ok(None);
     }
     let array = npy::read(path)?;
-    let [count, .., channels, height, width] = array.shape[..] else { return Ok(None) };
+    let [count, .., channels, height, width] = array.shape[..] else {
+        return Ok(None);
+    };
     let shape = ImageShape::new(channels, height, width);
     if !matches!(channels, 1 | 3) {
         return Ok(None);

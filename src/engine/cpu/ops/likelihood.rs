@@ -8,6 +8,7 @@ use qcs_kernels::likelihood::ep_carry::ep_carry;
 use qcs_kernels::likelihood::ep_damp::ep_damp;
 use qcs_kernels::likelihood::ep_gradient::ep_gradient;
 use qcs_kernels::likelihood::ep_moments::ep_moments;
+use qcs_kernels::likelihood::ep_reset::ep_reset;
 use qcs_kernels::likelihood::ep_separate::ep_separate;
 use qcs_kernels::likelihood::ep_settle::ep_settle;
 use qcs_kernels::likelihood::ep_start::ep_start;
@@ -61,6 +62,19 @@ impl CpuSession<'_> {
                     let tau_g = &mut tau_g[0];
                     dispatch!(isa, moments(lower: &[f64], upper: &[f64], z: &[f64], h_f: &[f64], tau_f: f64, h_g: &mut [f64], tau_g: &mut f64));
                 });
+            }
+            LikelihoodOp::EpReset { sites } => {
+                let vectors = at
+                    .write::<f64>(sites.z)
+                    .chunks_exact_mut(m)
+                    .zip(at.write::<f64>(sites.h_g).chunks_exact_mut(m));
+                let numbers = at
+                    .write::<f64>(sites.tau_g)
+                    .iter_mut()
+                    .zip(at.write::<u32>(sites.count));
+                for ((site_z, h_g), (tau_g, count)) in vectors.zip(numbers) {
+                    (*tau_g, *count) = ep_reset(site_z, h_g);
+                }
             }
             LikelihoodOp::EpCarry {
                 resting,

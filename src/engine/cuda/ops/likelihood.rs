@@ -5,6 +5,7 @@ use qcs_kernels::likelihood::ep_carry::EpCarryArgs;
 use qcs_kernels::likelihood::ep_damp::EpDampArgs;
 use qcs_kernels::likelihood::ep_gradient::EpGradientArgs;
 use qcs_kernels::likelihood::ep_moments::{EpMessagesArgs, EpMomentsArgs};
+use qcs_kernels::likelihood::ep_reset::EpResetArgs;
 use qcs_kernels::likelihood::ep_separate::EpSeparateArgs;
 use qcs_kernels::likelihood::ep_settle::EpSettleArgs;
 use qcs_kernels::likelihood::ep_start::EpStartArgs;
@@ -67,6 +68,14 @@ impl Caller<'_> {
                 };
                 vec![Call::of(&moments), Call::of(&messages)]
             }
+            LikelihoodOp::EpReset { sites } => vec![Call::of(&EpResetArgs {
+                site_z: self.tensor(sites.z),
+                h_g: self.tensor(sites.h_g),
+                tau_g: self.tensor(sites.tau_g),
+                count: self.tensor(sites.count),
+                states,
+                measurements,
+            })],
             LikelihoodOp::EpCarry {
                 resting,
                 z,
