@@ -5,7 +5,7 @@ mod small;
 
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Engine, SeveralEngines};
-use qcs::likelihood::{Diag, Likelihood};
+use qcs::likelihood::{Diag, Likelihood, SettledEp};
 use qcs::methods::langevin::{LangevinOptions, LangevinSettings};
 use qcs::methods::{Divergence, Given, Options, Preset, Samples, prior_score};
 use qcs::plan::GammaRule;
@@ -125,7 +125,7 @@ fn a_run_without_a_problem_is_the_definition_written_out() {
 
 #[test]
 fn samples_do_not_depend_on_batch_size_or_threads() {
-    for likelihood in [Likelihood::default(), Likelihood::Diag(Diag)] {
+    for likelihood in [Likelihood::default(), Likelihood::Diag(Diag), settled()] {
         let mut fixture = fixture();
         fixture.settings.likelihood = likelihood;
         let reference = fixture.run(2);
@@ -183,6 +183,20 @@ fn seeds_chains_and_images_give_different_samples() {
 fn a_run_stopped_anywhere_and_resumed_gives_the_same_bits() {
     let mut fixture = fixture();
     fixture.batch = 3;
+    stopped_anywhere(&fixture);
+    // With sites that go on from step to step.
+    fixture.settings.likelihood = settled();
+    stopped_anywhere(&fixture);
+}
+
+fn settled() -> Likelihood {
+    Likelihood::Settled(SettledEp {
+        iterations: 3,
+        tolerance: SettledEp::TOLERANCE,
+    })
+}
+
+fn stopped_anywhere(fixture: &Fixture) {
     let reference = fixture.run(2);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("checkpoint.safetensors");

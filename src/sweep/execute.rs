@@ -35,6 +35,8 @@ pub struct Materials {
     priors: BTreeMap<(String, Option<String>), Prior>,
     /// Hashes of images by file, first and count
     images: BTreeMap<(String, Option<usize>, Option<usize>), String>,
+    /// Names of points' folders by sweep and digest: points of other grids, or of earlier sweeps, may be the same run
+    folders: BTreeMap<(PathBuf, String), String>,
     shared: Shared,
 }
 
@@ -45,8 +47,14 @@ impl Materials {
     /// # Errors
     /// If the settings are no run's, or a file cannot be used.
     pub fn folder(&mut self, point: &Point, out: &Path) -> Result<RunFolder> {
-        let digest = self.digest(point.config()?)?;
-        Ok(RunFolder::new(out.join(POINTS).join(point.folder(&digest))))
+        let digest = self.digest(point.config()?)?[..DIGITS].to_owned();
+        let points = out.join(POINTS);
+        let name = match self.folders.get(&(points.clone(), digest.clone())) {
+            Some(name) => name.clone(),
+            None => there(&points, &digest).unwrap_or_else(|| point.folder(&digest)),
+        };
+        self.folders.insert((points.clone(), digest), name.clone());
+        Ok(RunFolder::new(points.join(name)))
     }
 
     fn digest(&mut self, mut config: RunConfig) -> Result<String> {
@@ -88,6 +96,17 @@ impl Materials {
         self.shared.keep(run.problem);
         Ok(predicted?.iter().map(|(_, seconds)| seconds).sum())
     }
+}
+
+/// Digits of a digest that a folder's name ends with.
+const DIGITS: usize = 12;
+
+/// The folder of the run with this digest, whatever its point was called.
+fn there(points: &Path, digest: &str) -> Option<String> {
+    let names = std::fs::read_dir(points)
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.into_iter().find(|name| name.ends_with(digest))
 }
 
 fn of_file(path: &Path) -> Result<String> {

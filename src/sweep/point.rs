@@ -76,11 +76,10 @@ impl Point {
             })
             .take(100)
             .collect();
-        let short = &digest[..digest.len().min(12)];
         if self.axes.is_empty() {
-            short.to_owned()
+            digest.to_owned()
         } else {
-            format!("{safe}_{short}")
+            format!("{safe}_{digest}")
         }
     }
 }

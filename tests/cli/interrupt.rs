@@ -13,14 +13,14 @@ const LONG: &str =
     "run problem.safetensors --model model.safetensors --method both --levels 1000 --steps-per-level 5 --threads 1";
 
 /// A run in the background.
-struct Running {
+pub struct Running {
     child: Child,
     stderr: BufReader<std::process::ChildStderr>,
     said: String,
 }
 
 impl Running {
-    fn start(place: &Place, line: &str) -> Self {
+    pub fn start(place: &Place, line: &str) -> Self {
         let mut command = place.command(line);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
@@ -32,14 +32,14 @@ impl Running {
     }
 
     /// Reads on until a line holds the words.
-    fn wait_for(&mut self, words: &str) {
+    pub fn wait_for(&mut self, words: &str) {
         while !self.said.contains(words) {
             let read = self.stderr.read_line(&mut self.said).unwrap();
             assert!(read > 0, "ended before saying {words:?}: {}", self.said);
         }
     }
 
-    fn signal(mut self, name: &str) -> Ran {
+    pub fn signal(mut self, name: &str) -> Ran {
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(
             std::process::Command::new("sh")

@@ -7,7 +7,9 @@ mod commands;
 mod demo;
 mod disk;
 mod folders;
+#[cfg(unix)]
 mod interrupt;
 mod memory;
 mod reproduce;
 mod support;
+mod sweep;

@@ -4,7 +4,7 @@ use crate::engines::every_engine;
 use crate::golden::{Golden, relative_error};
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Constants, Engine, Precision, State};
-use qcs::likelihood::{Diag, Ep, EpStart, Likelihood};
+use qcs::likelihood::{Diag, Ep, EpStart, Likelihood, SettledEp};
 use qcs::methods::ScorePlan;
 use qcs::plan::{Program, Step};
 use qcs::problem::{Cells, Ensemble, Matrix, Problem};
@@ -99,7 +99,7 @@ fn ep_and_diag_agree_with_the_oracle_on_ill_conditioned_matrices() {
 
 /// On the CPU alone: 200 iterations take minutes on the emulator, and are the same ops.
 #[test]
-fn ep_reaches_its_fixed_point_from_either_start() {
+fn ep_reaches_its_fixed_point_from_either_start_and_damped() {
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
     for engine in CpuEngine::every(2) {
         engines.push(Box::new(engine));
@@ -114,6 +114,11 @@ fn ep_reaches_its_fixed_point_from_either_start() {
             start: EpStart::Matched,
         });
         check(&mut engines, file, "epconv_b", matched, sigma);
+        let settled = Likelihood::Settled(SettledEp {
+            iterations: 400,
+            tolerance: 1e-9,
+        });
+        check(&mut engines, file, "epconv_b", settled, sigma);
     }
 }
 

@@ -4,7 +4,7 @@ mod figures;
 mod page;
 mod pictures;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Collected;
 use crate::output::report::write_text;
@@ -22,6 +22,7 @@ impl Collected {
     pub fn write(&self) -> Result<()> {
         let figures = self.out.join("figures");
         std::fs::create_dir_all(&figures).map_err(|e| Error::io(&figures, "create", e))?;
+        remove_pictures(&figures)?;
         let sections = (0..self.sweep.grids.len())
             .map(|grid| self.section(grid))
             .collect::<Result<Vec<_>>>()?;
@@ -41,4 +42,15 @@ impl Collected {
         write_text(&self.out.join("sweep.toml"), &self.sweep.to_toml())?;
         write_text(&self.html(), &self.page(&sections, &figures)?)
     }
+}
+
+/// Figures of an earlier report, which may have had other ones.
+fn remove_pictures(folder: &Path) -> Result<()> {
+    let entries = std::fs::read_dir(folder).map_err(|e| Error::io(folder, "read", e))?;
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        if path.extension().is_some_and(|e| e == "svg" || e == "png") {
+            std::fs::remove_file(&path).map_err(|e| Error::io(&path, "remove", e))?;
+        }
+    }
+    Ok(())
 }
