@@ -33,7 +33,7 @@ fn the_form_that_scripts_rely_on_is_one_json_object_per_line() {
 fn every_part_can_be_measured_and_shown_as_a_table_or_csv() {
     let place = Place::new();
     let line = "bench all --preset mnist --ngf 4 --batch 2 -m 20 --levels 1 --device cpu -r 1 --warm-up 0 --quiet";
-    let parts = ["forward", "ep", "diag", "langevin", "products", "step", "run"];
+    let parts = ["forward", "ep", "diag", "langevin", "products", "step", "turbo", "run"];
     let table = place.succeeds(line).stdout;
     for part in parts {
         assert_eq!(

@@ -13,3 +13,4 @@ mod memory;
 mod reproduce;
 mod support;
 mod sweep;
+mod turbo;

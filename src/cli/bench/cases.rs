@@ -5,9 +5,10 @@ use std::time::Instant;
 use qcs::engine::{Constants, Engine, Products, State};
 use qcs::likelihood::{Diag, Ep, Likelihood};
 use qcs::methods::langevin::{LangevinOptions, LangevinSettings};
+use qcs::methods::turbo::{TurboOptions, TurboSettings};
 use qcs::methods::{Given, Method, Preset, ScorePlan};
 use qcs::plan::{Contents, Plan, PlanBuilder, ProductOp, Program, SamplerOp, Step, TensorId};
-use qcs::prior::{Prior, Schedule};
+use qcs::prior::{Denoiser, Prior, Schedule};
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
 use qcs::run::{Driver, Outcome, Unobserved};
 use qcs::{Error, ImageShape, Images, Result};
@@ -46,7 +47,7 @@ impl Setting {
         report: &mut dyn FnMut(Timing) -> Result<()>,
     ) -> Result<()> {
         let image = self.preset.image();
-        let prior = Prior::random_of_width(self.ngf, image, 0);
+        let prior = Prior::random_of_width(self.ngf, image, 0).with_denoiser(denoiser(image))?;
         let measured = whats.iter().any(|what| !matches!(what, What::Forward | What::Langevin));
         let problem = measured.then(|| self.problem(image)).transpose()?;
         for &what in whats {
@@ -59,6 +60,7 @@ impl Setting {
                 (What::Diag, Some(problem)) => vec![self.likelihood(engine, problem, what, &Likelihood::Diag(Diag))?],
                 (What::Products, Some(problem)) => self.rotations(engine, problem)?,
                 (What::Step, Some(problem)) => vec![self.step(engine, &prior, problem)?],
+                (What::Turbo, Some(problem)) => vec![self.turbo(engine, &prior, problem)?],
                 (What::Run, Some(problem)) => vec![self.reconstruct(engine, &prior, problem)?],
                 _ => unreachable!("a list of parts, and a problem wherever one is measured"),
             };
@@ -94,7 +96,8 @@ impl Setting {
             prior: Some(prior),
             ..Constants::default()
         };
-        self.time(What::Forward, engine, &compiled.plan, constants, Some(compiled.level))
+        let level = Some((compiled.level, self.unit_levels()));
+        self.time(What::Forward, engine, &compiled.plan, constants, level)
     }
 
     fn likelihood(
@@ -112,7 +115,8 @@ impl Setting {
             problem: Some(problem),
             ..Constants::default()
         };
-        self.time(what, engine, &compiled.plan, constants, Some(compiled.level))
+        let level = Some((compiled.level, self.unit_levels()));
+        self.time(what, engine, &compiled.plan, constants, level)
     }
 
     fn langevin(&self, engine: &mut dyn Engine, image: ImageShape) -> Result<Timing> {
@@ -178,6 +182,36 @@ impl Setting {
         })
     }
 
+    /// An image is never settled here: every repetition is an iteration of all of them.
+    fn turbo(&self, engine: &mut dyn Engine, prior: &Prior, problem: &Problem) -> Result<Timing> {
+        engine.prepare(problem)?;
+        let most = (self.warm_up + self.repetitions + 1) as u32;
+        let settings = TurboSettings {
+            evaluations: most,
+            tolerance: f64::MIN_POSITIVE,
+            ..TurboOptions::base().settings()?
+        };
+        let given = self.given(prior, problem);
+        settings.check(given)?;
+        let compiled = settings.passes(given)[0].compile(self.batch, engine.target());
+        let constants = Constants {
+            prior: Some(prior),
+            problem: Some(problem),
+            ..Constants::default()
+        };
+        let begins = compiled.counter.map(|counter| (counter, vec![0; 4 * self.batch]));
+        let timing = self.time(What::Turbo, engine, &compiled.plan, constants, begins)?;
+        Ok(Timing {
+            steps: Some(1),
+            ..timing
+        })
+    }
+
+    /// Noise level 1 for each state, as a tensor holds it.
+    fn unit_levels(&self) -> Vec<u8> {
+        1f64.to_ne_bytes().repeat(self.batch)
+    }
+
     fn given<'a>(&self, prior: &'a Prior, problem: &'a Problem) -> Given<'a> {
         Given {
             prior,
@@ -186,14 +220,14 @@ impl Setting {
         }
     }
 
-    /// Executes the step program again and again, at noise level 1. Every repetition is the next step: a device goes on by itself.
+    /// Executes the step program again and again, at noise level 1, with a tensor set to what it is to hold `first`. Every repetition is the next step: a device goes on by itself.
     fn time(
         &self,
         what: What,
         engine: &mut dyn Engine,
         plan: &Plan,
         constants: Constants<'_>,
-        level: Option<TensorId>,
+        first: Option<(TensorId, Vec<u8>)>,
     ) -> Result<Timing> {
         let step = |index| Step::plain(1.0, 1e-4, index);
         let steps: Vec<Step> = (0..(self.warm_up + self.repetitions) as u32).map(step).collect();
@@ -206,8 +240,8 @@ impl Setting {
         )?;
         let states: Vec<State> = (0..self.batch).map(|image| State { image, chain: 0 }).collect();
         session.bind(&states)?;
-        if let Some(level) = level {
-            session.write_values(level, &vec![1.0f64; self.batch])?;
+        if let Some((tensor, bytes)) = first {
+            session.write(tensor, &bytes)?;
         }
         session.execute(Program::Start, 0)?;
         let mut execute = |step: usize| {
@@ -261,6 +295,21 @@ impl Setting {
             flops: steps as u64 * plan.flops(Program::Step),
             steps: Some(steps),
         })
+    }
+}
+
+/// What a prior of such images may know of itself; the numbers change no time.
+fn denoiser(image: ImageShape) -> Denoiser {
+    let levels: Vec<f32> = (0..14).map(|i| 0.01 * 2f32.powi(i)).collect();
+    let errors = levels
+        .iter()
+        .map(|level| 0.05 * level * level / (0.2 + level))
+        .collect();
+    Denoiser {
+        mean: vec![0.5; image.len()],
+        variance: 0.08,
+        levels,
+        errors,
     }
 }
 

@@ -77,22 +77,25 @@ pub enum What {
     Langevin,
     /// The product with U, EP's largest: by our own code and, where it loads, by cuBLAS
     Products,
-    /// One whole step
+    /// One whole step of QCS-SGM+
     Step,
-    /// A reconstruction from end to end, over a few noise levels
+    /// One iteration of turbo: a round of EP, the network, the messages
+    Turbo,
+    /// A reconstruction by QCS-SGM+ from end to end, over a few noise levels
     Run,
     /// All of these
     All,
 }
 
 impl What {
-    const PARTS: [Self; 7] = [
+    const PARTS: [Self; 8] = [
         Self::Forward,
         Self::Ep,
         Self::Diag,
         Self::Langevin,
         Self::Products,
         Self::Step,
+        Self::Turbo,
         Self::Run,
     ];
 
@@ -104,6 +107,7 @@ impl What {
             Self::Langevin => "langevin",
             Self::Products => "products",
             Self::Step => "step",
+            Self::Turbo => "turbo",
             Self::Run => "run",
             Self::All => "all",
         }

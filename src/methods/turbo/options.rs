@@ -34,7 +34,7 @@ impl Options for TurboOptions {
 
 impl TurboOptions {
     /// What holds if nobody says otherwise.
-    fn base() -> Self {
+    pub fn base() -> Self {
         Self {
             evaluations: Some(30),
             tolerance: Some(0.02),
