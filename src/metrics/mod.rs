@@ -1,9 +1,11 @@
 //! How good a reconstruction is: against the truth where there is one, against the measurements always.
 
+mod calibration;
 pub(crate) mod number;
 mod ssim;
 mod summary;
 
+pub use calibration::{Calibration, Coverage, INTERVALS};
 pub use ssim::ssim;
 pub use summary::Summary;
 

@@ -15,5 +15,5 @@ mod series;
 pub use contact_sheet::contact_sheet;
 pub use grid::Grid;
 pub use picture::{Colour, Picture};
-pub use report::{Diverged, ImageMetrics, MethodMetrics, Report};
+pub use report::{Diverged, ImageMetrics, MethodCalibration, MethodMetrics, Report};
 pub use series::{Series, Style};

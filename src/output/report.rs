@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::write_atomically;
 use crate::methods::Divergence;
-use crate::metrics::{Summary, number};
+use crate::metrics::{Calibration, Summary, number};
 use crate::{Error, Result};
 
 /// What is known of one image as one method reconstructed it. Metrics that need a truth are absent without.
@@ -59,6 +59,17 @@ pub struct Report {
     pub images: Vec<ImageMetrics>,
     /// States that were frozen at their last finite value; their images' metrics count all the same.
     pub diverged: Vec<Diverged>,
+    /// Of methods that drew several samples of each image, where the truth is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calibration: Vec<MethodCalibration>,
+}
+
+/// Whether a method's draws are spread as the truth is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MethodCalibration {
+    pub method: String,
+    #[serde(flatten)]
+    pub calibration: Calibration,
 }
 
 /// A state that diverged, and the method whose state it was.
@@ -103,7 +114,13 @@ impl Report {
             methods,
             images,
             diverged: Vec::new(),
+            calibration: Vec::new(),
         }
+    }
+
+    /// Records how a method's draws are spread.
+    pub fn with_calibration(self, calibration: Vec<MethodCalibration>) -> Self {
+        Self { calibration, ..self }
     }
 
     /// Records the states that diverged.

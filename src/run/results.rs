@@ -5,7 +5,8 @@ use std::path::Path;
 use super::{Run, RunFolder, evaluate};
 use crate::files::npy;
 use crate::methods::{Kind, Samples};
-use crate::output::{Diverged, Grid, Report, Series, Style, png};
+use crate::metrics::Calibration;
+use crate::output::{Diverged, Grid, MethodCalibration, Report, Series, Style, png};
 use crate::{Error, Images, Result};
 
 /// The samples of one method.
@@ -54,7 +55,15 @@ impl Results {
                 at,
             })
         });
-        let report = Report::new(rows.collect(), &seconds).with_diverged(diverged.collect());
+        let calibration = methods.iter().filter_map(|m| {
+            let calibration = Calibration::of(&m.samples.states, m.samples.chains, truth.as_ref()?)?;
+            let method = m.kind.key().to_owned();
+            Some(MethodCalibration { method, calibration })
+        });
+        let calibration = calibration.collect();
+        let report = Report::new(rows.collect(), &seconds)
+            .with_diverged(diverged.collect())
+            .with_calibration(calibration);
         Self {
             methods,
             estimates,

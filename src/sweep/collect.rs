@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{Ended, Materials, Point, Sweep};
 use crate::Result;
 use crate::methods;
-use crate::metrics::{Summary, number};
+use crate::metrics::{Calibration, Summary, number};
 use crate::output::report::{quoted, write_text};
 use crate::output::{MethodMetrics, Report};
 use crate::run::{RunConfig, RunFolder};
@@ -107,7 +107,7 @@ impl Collected {
     /// One line per point: means and their standard errors.
     pub fn write_points_csv(&self, path: &Path) -> Result<()> {
         let keys = self.keys();
-        let metrics = "images,psnr,psnr_se,ssim,ssim_se,consistency,consistency_se,predicted_error,evaluations,ep_iterations,diverged,seconds,folder";
+        let metrics = "images,psnr,psnr_se,ssim,ssim_se,consistency,consistency_se,predicted_error,evaluations,ep_iterations,held_50,held_80,held_95,spread_over_error,diverged,seconds,folder";
         let mut text = format!(
             "grid,{}method,{metrics}\n",
             keys.iter().map(|key| format!("{key},")).collect::<String>()
@@ -122,10 +122,15 @@ impl Collected {
                 format!("{mean},{error}")
             };
             let mean = |summary: &Option<Summary>| summary.map_or(String::new(), |s| number::text(s.mean));
+            let calibration = row.calibration().map_or(",,,".to_owned(), |calibration| {
+                let held = calibration.coverage.iter().map(|coverage| number::text(coverage.held));
+                let ratio = number::text(calibration.spread_over_error());
+                held.chain([ratio]).collect::<Vec<_>>().join(",")
+            });
             let name = row.folder.path().file_name().unwrap_or_default().to_string_lossy();
             let _ = writeln!(
                 text,
-                "{},{},{},{},{},{},{},{},{},{:.1},{}",
+                "{},{},{},{},{},{},{},{},{calibration},{},{:.1},{}",
                 self.fields(row, &keys).join(","),
                 metrics.images,
                 pair(&metrics.psnr),
@@ -166,6 +171,11 @@ impl Row {
     /// The metrics of the point's one method.
     pub fn metrics(&self) -> &MethodMetrics {
         &self.report.methods[0]
+    }
+
+    /// How the method's draws are spread, where there are several.
+    pub fn calibration(&self) -> Option<&Calibration> {
+        self.report.calibration.first().map(|one| &one.calibration)
     }
 
     /// The method's name in the literature.

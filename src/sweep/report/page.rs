@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::figures::{Figure, label_of, line_of};
 use super::pictures::Pictures;
-use crate::metrics::Summary;
+use crate::metrics::{Calibration, Summary};
 use crate::output::chart::{Chart, escaped};
 use crate::sweep::{Collected, Row, keys};
 use crate::{Error, Result};
@@ -256,19 +256,36 @@ impl Collected {
 
 type Metric = (&'static str, usize, fn(&Row) -> Option<Summary>);
 
-const METRICS: [Metric; 6] = [
+/// A number of a point without an error of its own.
+fn single(mean: Option<f64>) -> Option<Summary> {
+    mean.map(|mean| Summary {
+        mean,
+        standard_error: None,
+        count: 1,
+    })
+}
+
+/// The share of truths in a central interval of the draws, in per cent.
+fn held(row: &Row, index: usize) -> Option<Summary> {
+    single(
+        row.calibration()
+            .map(|calibration| 100.0 * calibration.coverage[index].held),
+    )
+}
+
+const METRICS: [Metric; 10] = [
     ("PSNR (dB)", 2, |row| row.metrics().psnr),
     ("SSIM", 3, |row| row.metrics().ssim),
     ("Consistency with the measurements", 3, |row| row.metrics().consistency),
     ("Predicted error", 4, |row| row.metrics().predicted_error),
     ("Evaluations of the network", 1, |row| row.metrics().evaluations),
-    ("Seconds", 1, |row| {
-        row.metrics().seconds.map(|mean| Summary {
-            mean,
-            standard_error: None,
-            count: 1,
-        })
+    ("Truths in the central 50 % of the draws", 1, |row| held(row, 0)),
+    ("Truths in the central 80 % of the draws", 1, |row| held(row, 1)),
+    ("Truths in the central 95 % of the draws", 1, |row| held(row, 2)),
+    ("Spread of the draws over that of the posterior", 2, |row| {
+        single(row.calibration().map(Calibration::spread_over_error))
     }),
+    ("Seconds", 1, |row| single(row.metrics().seconds)),
 ];
 
 fn paragraphs(page: &mut String, text: &str) {
