@@ -6,10 +6,12 @@
 pub mod langevin;
 pub(crate) mod options;
 mod preset;
+pub mod projection;
 mod score;
 pub mod turbo;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use toml::Table;
 
@@ -24,7 +26,13 @@ use crate::problem::Problem;
 use crate::{Error, Images, Result};
 
 /// All methods, in the order in which results are shown.
-pub const METHODS: [&dyn Kind; 3] = [&langevin::QCS_SGM, &langevin::QCS_SGM_PLUS, &turbo::TURBO];
+pub const METHODS: [&dyn Kind; 5] = [
+    &langevin::QCS_SGM,
+    &langevin::QCS_SGM_PLUS,
+    &turbo::TURBO,
+    &projection::BIPG,
+    &projection::ONE_SHOT,
+];
 
 /// The method that runs if none is named.
 pub const DEFAULT: &str = "ep";
@@ -36,6 +44,8 @@ pub struct Flags {
     pub langevin: langevin::LangevinOptions,
     #[command(flatten, next_help_heading = "Turbo")]
     pub turbo: turbo::TurboOptions,
+    #[command(flatten, next_help_heading = "BIPG and OneShot")]
+    pub projection: projection::ProjectionOptions,
 }
 
 /// A method before it has settings.
@@ -48,6 +58,11 @@ pub trait Kind: Sync {
 
     /// What it is, in one line.
     fn about(&self) -> &'static str;
+
+    /// Whether it is there to be compared with: only who names it runs it.
+    fn is_baseline(&self) -> bool {
+        false
+    }
 
     /// The names of its settings.
     fn names(&self) -> &'static [&'static str];
@@ -92,13 +107,19 @@ pub fn find(key: &str) -> Result<&'static dyn Kind> {
     })
 }
 
-/// The methods of a list like "diag,ep", of `all`, or of `both`, which is QCS-SGM and QCS-SGM+.
+/// Every method that is no baseline.
+pub fn own() -> Vec<&'static dyn Kind> {
+    METHODS.into_iter().filter(|kind| !kind.is_baseline()).collect()
+}
+
+/// The methods of a list like "diag,ep", of `all`, which is every one but the baselines, or of `both`, which is QCS-SGM and
+/// QCS-SGM+.
 ///
 /// # Errors
 /// As [`find`], and if a method is named twice.
 pub fn parse_list(list: &str) -> Result<Vec<&'static dyn Kind>> {
     let keys: Vec<&str> = match list {
-        "all" => return Ok(METHODS.to_vec()),
+        "all" => return Ok(own()),
         "both" => vec!["diag", "ep"],
         _ => list.split(',').map(str::trim).collect(),
     };
@@ -128,8 +149,26 @@ pub trait Method {
     /// The passes over the states, in order. What a pass leaves of an image, the next one may start from.
     fn passes<'a>(&'a self, given: Given<'a>) -> Vec<Box<dyn Pass + 'a>>;
 
+    /// Its own computation on the host, where it is no plan of ops. Then it has no passes.
+    fn direct<'a>(&'a self, _: Given<'a>) -> Option<Box<dyn Direct + 'a>> {
+        None
+    }
+
     /// What came of it, from what the passes left.
     fn outcome(&self, given: Given<'_>, left: &Left) -> Samples;
+}
+
+/// A method that computes on the host.
+pub trait Direct {
+    /// Steps of each state.
+    fn steps(&self) -> usize;
+
+    /// What a step is.
+    fn stage(&self) -> &'static str;
+
+    /// Reconstructs these states, `[states, N]`; no state's result depends on the others. `step` is called with the number of
+    /// each step that is done, and says whether to go on: if not, there is no result.
+    fn states(&self, states: Range<usize>, seed: u64, step: &mut dyn FnMut(usize) -> bool) -> Option<Vec<f32>>;
 }
 
 /// One pass over the states.

@@ -3,6 +3,7 @@
 pub mod convert;
 mod denoiser;
 mod file;
+mod generator;
 mod ncsnv2;
 mod schedule;
 mod shipped;
@@ -15,6 +16,7 @@ use qcs_kernels::philox::{Domain, Stream};
 use crate::plan::{Contents, Op, Param, PlanBuilder, Target, TensorId};
 use crate::{ImageShape, Result};
 pub use denoiser::Denoiser;
+pub use generator::{Activations, Generator, LANES, Lane};
 pub use ncsnv2::Ncsnv2;
 pub use schedule::Schedule;
 

@@ -1,7 +1,7 @@
 //! The demonstration: ten digits from 400 one-bit measurements each, by every method.
 
 use super::{Batch, MeasureConfig, RunConfig};
-use crate::methods::METHODS;
+use crate::methods;
 use crate::{Error, ImageShape, Images, Result};
 
 /// What names the ten digits where a path of images could stand.
@@ -16,7 +16,7 @@ const SHAPE: ImageShape = ImageShape::new(1, 28, 28);
 /// The demo: every method with the shipped prior and its own settings.
 pub fn config() -> RunConfig {
     RunConfig {
-        methods: METHODS.map(|kind| kind.key().to_owned()).to_vec(),
+        methods: methods::own().iter().map(|kind| kind.key().to_owned()).collect(),
         batch: Batch::Of(10),
         measure: Some(MeasureConfig {
             images: Some(DIGITS.to_owned()),

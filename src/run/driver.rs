@@ -103,6 +103,9 @@ impl Driver<'_> {
     ) -> Result<Outcome> {
         self.check()?;
         let mut run = resume.unwrap_or_default();
+        if let Some(direct) = self.method.direct(self.given) {
+            return self.run_direct(direct.as_ref(), run, observer);
+        }
         let passes = self.method.passes(self.given);
         let works: Vec<Work<'_>> = passes.iter().map(|pass| Work::new(self, pass.as_ref())).collect();
         let mut watch = Watch {

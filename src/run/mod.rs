@@ -6,6 +6,7 @@
 mod checkpoint;
 mod config;
 pub mod demo;
+mod direct;
 mod driver;
 mod evaluate;
 pub(crate) mod fingerprint;
@@ -142,7 +143,9 @@ impl Run {
     pub fn evaluations(&self) -> Vec<(&'static dyn Kind, usize)> {
         let of = |configured: &Configured| {
             let passes = configured.method.passes(self.given());
-            (configured.kind, passes.iter().map(|pass| pass.steps().len()).sum())
+            let steps = passes.iter().map(|pass| pass.steps().len()).sum();
+            let direct = configured.method.direct(self.given());
+            (configured.kind, direct.map_or(steps, |direct| direct.steps()))
         };
         self.methods.iter().map(of).collect()
     }

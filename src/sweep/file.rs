@@ -347,9 +347,9 @@ mod tests {
             (ill.x(), ill.lines(), ill.facets()),
             (Some("kappa"), "method", vec!["bits"])
         );
-        assert_eq!(correlated.settings["method"].len(), methods::METHODS.len());
+        assert_eq!(correlated.settings["method"].len(), methods::own().len());
         let points = sweep.points().unwrap();
-        assert_eq!(points.len(), 12 + 2 * methods::METHODS.len());
+        assert_eq!(points.len(), 12 + 2 * methods::own().len());
         let configs: Vec<_> = points.iter().map(|point| point.config().unwrap()).collect();
         assert_eq!(configs[0].methods, ["diag"]);
         assert_eq!(configs[1].settings["ep"]["ep_iters"].as_integer(), Some(3));
@@ -388,7 +388,7 @@ mod tests {
             .set("kappa", vec![keys::value_of("1"), keys::value_of("1e3")])
             .unwrap();
         sweep.set("method", vec![keys::value_of("all")]).unwrap();
-        assert_eq!(sweep.points().unwrap().len(), 2 * methods::METHODS.len());
+        assert_eq!(sweep.points().unwrap().len(), 2 * methods::own().len());
         sweep.set("kappa", vec![keys::value_of("7")]).unwrap();
         assert_eq!(sweep.grids[0].axes(), ["method"]);
         assert_eq!(sweep.grids[0].x(), None);

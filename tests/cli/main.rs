@@ -2,6 +2,7 @@
 
 mod bad_arguments;
 mod bad_files;
+mod baselines;
 mod bench;
 mod commands;
 mod demo;

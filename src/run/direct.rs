@@ -1,0 +1,61 @@
+//! Drives a method that computes on the host: batch by batch, with the same progress and the same checkpoints as plans have.
+
+use std::time::Instant;
+
+use super::Checkpoint;
+use super::driver::{Driver, Next, Observer, Outcome, Progress};
+use crate::methods::Direct;
+use crate::{Error, Result};
+
+impl Driver<'_> {
+    pub(super) fn run_direct(
+        &self,
+        direct: &dyn Direct,
+        mut run: Checkpoint,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        let states = self.images * self.given.chains;
+        let row = self.given.prior.image().len() * size_of::<f32>();
+        let is_finished = run.pass == usize::MAX;
+        let kept = run.left.values.entry("x".to_owned()).or_default().len();
+        if !is_finished && (run.next > states || kept != run.next * row) {
+            return Err(Error::usage(
+                "the checkpoint belongs to another run: its states or image size differ",
+            ));
+        }
+        let (before, begun, steps) = (run.left.seconds, Instant::now(), direct.steps());
+        let first = run.next;
+        while !is_finished && run.next < states {
+            let batch = run.next..states.min(run.next + self.batch);
+            let (mut stopped, size) = (false, batch.len());
+            let mut after = |step: usize| {
+                let done = batch.start + if step == steps { size } else { 0 };
+                let progress = Progress {
+                    fraction: (batch.start * steps + size * step) as f64 / (states * steps) as f64,
+                    evaluations: (batch.start - first) * steps + size * step,
+                    done,
+                    working: states.min(batch.end) - done,
+                    states,
+                    stage: (direct.stage(), step as u32, steps as u32),
+                    at_stage_end: step == steps,
+                };
+                stopped = observer.after_step(&progress) == Next::Stop;
+                !stopped || step == steps
+            };
+            let drawn = direct.states(batch.clone(), self.seed, &mut after);
+            run.left.seconds = before + begun.elapsed().as_secs_f64();
+            if let Some(drawn) = drawn {
+                run.next = batch.end;
+                let bytes = run.left.values.get_mut("x").expect("entered above");
+                bytes.extend_from_slice(bytemuck::cast_slice(&drawn));
+            }
+            observer.checkpoint(&run)?;
+            if stopped && run.next < states {
+                return Ok(Outcome::Stopped);
+            }
+        }
+        let finished = Checkpoint::finished(run.left);
+        observer.checkpoint(&finished)?;
+        Ok(Outcome::Finished(self.method.outcome(self.given, &finished.left)))
+    }
+}
