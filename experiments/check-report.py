@@ -37,7 +37,7 @@ WATCH = """<!doctype html><body style="margin:0"><iframe id=f src="%s" style="bo
 
 
 def chromium(*flags):
-    base = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--allow-file-access-from-files",
+    base = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--hide-scrollbars", "--allow-file-access-from-files",
             f"--user-data-dir={work / 'profile'}", "--virtual-time-budget=5000"]
     return subprocess.run([*base, *flags], capture_output=True, text=True, timeout=180)
 

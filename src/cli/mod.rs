@@ -9,6 +9,7 @@ mod demo;
 mod eval;
 mod flags;
 mod info;
+mod manual;
 mod measure;
 mod progress;
 mod run;
@@ -98,6 +99,7 @@ enum Command {
     Check(check::CheckArgs),
     Info(info::InfoArgs),
     Completions(completions::CompletionsArgs),
+    Manual(manual::ManualArgs),
 }
 
 /// Parses the command line, runs it, and turns an error into one line and an exit code.
@@ -166,6 +168,7 @@ fn execute(Cli { global, command }: Cli) -> Result<()> {
         Command::Check(args) => check::check(&args, &global),
         Command::Info(args) => info::info(&args, &global),
         Command::Completions(args) => completions::completions(&args),
+        Command::Manual(args) => manual::manual(&args),
     }
 }
 

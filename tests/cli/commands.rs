@@ -265,6 +265,16 @@ fn sample_draws_a_sheet_and_an_array() {
 }
 
 #[test]
+fn the_manual_has_a_page_to_each_command() {
+    let place = Place::new();
+    place.succeeds("manual man1");
+    for page in ["qcs", "qcs-run", "qcs-sweep", "qcs-manual"] {
+        let text = place.text(&format!("man1/{page}.1"));
+        assert!(text.contains(".SH SYNOPSIS") && text.contains(page.split('-').next_back().unwrap()), "{page}: {text}");
+    }
+}
+
+#[test]
 fn completions_name_the_commands() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
