@@ -169,6 +169,7 @@ fn metrics(index: usize, method: &str, psnr: Option<f64>) -> ImageMetrics {
         predicted_error: None,
         evaluations: None,
         ep_iterations: None,
+        same_digit: None,
     }
 }
 
@@ -218,8 +219,8 @@ fn the_csv_report_has_one_row_per_image_and_quotes_what_needs_it() {
     let path = folder.path().join("metrics.csv");
     let rows = vec![metrics(0, "ep", Some(f64::INFINITY)), metrics(7, "ep, \"cold\"", None)];
     Report::new(rows, &[]).write_csv(&path).unwrap();
-    let expected = "index,method,psnr,ssim,consistency,predicted_error,evaluations,ep_iterations\n\
-                    0,ep,inf,0.5,0.75,,,\n\
-                    7,\"ep, \"\"cold\"\"\",,,0.75,,,\n";
+    let expected = "index,method,psnr,ssim,consistency,predicted_error,evaluations,ep_iterations,same_digit\n\
+                    0,ep,inf,0.5,0.75,,,,\n\
+                    7,\"ep, \"\"cold\"\"\",,,0.75,,,,\n";
     assert_eq!(fs::read_to_string(path).unwrap(), expected);
 }

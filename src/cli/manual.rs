@@ -32,7 +32,14 @@ pub fn manual(args: &ManualArgs) -> Result<()> {
 }
 
 fn write(folder: &std::path::Path, command: &clap::Command, name: &str) -> Result<()> {
-    let page = Man::new(command.clone().name(name.to_owned()).bin_name(name.replacen('-', " ", 1)));
+    let page = Man::new(
+        command
+            .clone()
+            .name(name.to_owned())
+            .bin_name(name.replacen('-', " ", 1)),
+    );
     let path = folder.join(format!("{name}.1"));
-    write_atomically(&path, |mut out| page.render(&mut out).map_err(|e| Error::io(&path, "write", e)))
+    write_atomically(&path, |mut out| {
+        page.render(&mut out).map_err(|e| Error::io(&path, "write", e))
+    })
 }

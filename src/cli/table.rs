@@ -35,6 +35,9 @@ pub fn report(report: &Report, images: usize) -> String {
         rows.push(row("PSNR", &report.methods, |m| mean(&m.psnr, 2, " dB")));
         rows.push(row("SSIM", &report.methods, |m| mean(&m.ssim, 3, "")));
     }
+    if report.methods.iter().any(|m| m.same_digit.is_some()) {
+        rows.push(row("same digit", &report.methods, |m| mean(&m.same_digit, 2, "")));
+    }
     rows.push(row("consistency", &report.methods, |m| mean(&m.consistency, 3, "")));
     if report.methods.iter().any(|m| m.evaluations.is_some()) {
         rows.push(row("predicted error", &report.methods, |m| {

@@ -62,7 +62,21 @@ impl Digits {
 
 impl Dense {
     fn apply<'a>(&'a self, x: &'a [f32]) -> impl Iterator<Item = f32> + 'a {
-        let row = |(row, bias): (&'a [f32], &f32)| bias + row.iter().zip(x).map(|(w, x)| w * x).sum::<f32>();
+        let row = move |(row, bias): (&'a [f32], &f32)| bias + row.iter().zip(x).map(|(w, x)| w * x).sum::<f32>();
         self.weight.chunks_exact(x.len()).zip(&self.bias).map(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bundled_digits_are_what_they_are() {
+        let file = include_bytes!("../../weights/demo-digits.idx3-ubyte");
+        for (digit, image) in file[16..].chunks_exact(PIXELS).enumerate() {
+            let pixels: Vec<f32> = image.iter().map(|&byte| f32::from(byte) / 255.0).collect();
+            assert_eq!(usize::from(Digits::shipped().of(&pixels)), digit);
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! How good a reconstruction is: against the truth where there is one, against the measurements always.
 
 mod calibration;
+mod digits;
 pub(crate) mod number;
 mod ssim;
 mod summary;
 
 pub use calibration::{Calibration, Coverage, INTERVALS};
+pub use digits::Digits;
 pub use ssim::ssim;
 pub use summary::Summary;
 

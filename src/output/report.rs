@@ -31,6 +31,9 @@ pub struct ImageMetrics {
     pub evaluations: Option<usize>,
     /// EP's iterations, likewise.
     pub ep_iterations: Option<usize>,
+    /// Whether it shows the digit that the truth shows, where both are digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_digit: Option<bool>,
 }
 
 /// Mean ± standard error of each metric over a method's images.
@@ -45,6 +48,9 @@ pub struct MethodMetrics {
     pub predicted_error: Option<Summary>,
     pub evaluations: Option<Summary>,
     pub ep_iterations: Option<Summary>,
+    /// The share of images that show the digit they should.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_digit: Option<Summary>,
     /// Wall-clock time of the method on all images.
     pub seconds: Option<f64>,
 }
@@ -106,6 +112,7 @@ impl Report {
                     predicted_error: summary(|image| image.predicted_error),
                     evaluations: summary(|image| image.evaluations.map(|n| n as f64)),
                     ep_iterations: summary(|image| image.ep_iterations.map(|n| n as f64)),
+                    same_digit: summary(|image| image.same_digit.map(|same| if same { 1.0 } else { 0.0 })),
                     seconds: seconds.iter().find(|(timed, _)| *timed == name).map(|timed| timed.1),
                 }
             })
@@ -146,11 +153,14 @@ impl Report {
 
     /// Writes one row per image and method as CSV; the summaries are in the JSON file only.
     pub fn write_csv(&self, path: impl AsRef<Path>) -> Result<()> {
-        let mut text = String::from("index,method,psnr,ssim,consistency,predicted_error,evaluations,ep_iterations\n");
+        let mut text =
+            String::from("index,method,psnr,ssim,consistency,predicted_error,evaluations,ep_iterations,same_digit\n");
         for image in &self.images {
             let metrics = [image.psnr, image.ssim, image.consistency, image.predicted_error];
             let metrics = metrics.map(|metric| metric.map_or(String::new(), number::text));
-            let counts = [image.evaluations, image.ep_iterations].map(|n| n.map_or(String::new(), |n| n.to_string()));
+            let same = image.same_digit.map(usize::from);
+            let counts =
+                [image.evaluations, image.ep_iterations, same].map(|n| n.map_or(String::new(), |n| n.to_string()));
             let method = quoted(&image.method);
             text += &format!("{},{method},{},{}\n", image.index, metrics.join(","), counts.join(","));
         }

@@ -2,10 +2,22 @@
 
 use rayon::prelude::*;
 
-use crate::metrics::{consistency, psnr, ssim};
+use crate::metrics::{Digits, consistency, psnr, ssim};
 use crate::output::ImageMetrics;
 use crate::problem::Problem;
-use crate::{Error, Images, Result};
+use crate::{Error, ImageShape, Images, Result};
+
+/// Notes whether each image shows the digit that its truth shows; nothing where the images are not of MNIST's shape.
+pub fn compare_digits(rows: &mut [ImageMetrics], estimates: &Images, truth: &Images) {
+    if estimates.shape != ImageShape::new(1, 28, 28) {
+        return;
+    }
+    let digits = Digits::shipped();
+    for row in rows {
+        let same = digits.of(estimates.image(row.index)) == digits.of(truth.image(row.index));
+        row.same_digit = Some(same);
+    }
+}
 
 /// One row of metrics for each of the images, under the name `method`.
 ///
@@ -51,6 +63,7 @@ pub fn evaluate(
             predicted_error: None,
             evaluations: None,
             ep_iterations: None,
+            same_digit: None,
         }
     };
     Ok((0..count).into_par_iter().map(metrics).collect())

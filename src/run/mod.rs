@@ -22,7 +22,7 @@ use std::path::Path;
 pub use checkpoint::Checkpoint;
 pub use config::{Batch, Identity, RunConfig};
 pub use driver::{Driver, Next, Observer, Outcome, Progress, Unobserved};
-pub use evaluate::evaluate;
+pub use evaluate::{compare_digits, evaluate};
 pub use folder::{Found, RunFolder};
 pub use keeper::Hooks;
 pub use measure::{ENSEMBLES, MeasureConfig};

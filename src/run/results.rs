@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Run, RunFolder, evaluate};
+use super::{Run, RunFolder, compare_digits, evaluate};
 use crate::files::npy;
 use crate::methods::{Kind, Samples};
 use crate::metrics::Calibration;
@@ -38,6 +38,14 @@ impl Results {
         let rows = methods.iter().zip(&estimates).flat_map(|(m, estimate)| {
             let mut rows = evaluate(m.kind.key(), estimate, truth.as_ref(), Some(&run.problem))
                 .expect("the driver has checked that its images fit the problem");
+            let of_digits = run
+                .prior
+                .metadata
+                .get("dataset")
+                .is_some_and(|dataset| dataset == "mnist");
+            if let (Some(truth), true) = (&truth, of_digits) {
+                compare_digits(&mut rows, estimate, truth);
+            }
             if let Some(own) = &m.samples.estimate {
                 for row in &mut rows {
                     row.predicted_error = Some(own.predicted_error[row.index]);

@@ -107,7 +107,7 @@ impl Collected {
     /// One line per point: means and their standard errors.
     pub fn write_points_csv(&self, path: &Path) -> Result<()> {
         let keys = self.keys();
-        let metrics = "images,psnr,psnr_se,ssim,ssim_se,consistency,consistency_se,predicted_error,evaluations,ep_iterations,held_50,held_80,held_95,spread_over_error,diverged,seconds,folder";
+        let metrics = "images,psnr,psnr_se,ssim,ssim_se,consistency,consistency_se,predicted_error,evaluations,ep_iterations,held_50,held_80,held_95,spread_over_error,same_digit,diverged,seconds,folder";
         let mut text = format!(
             "grid,{}method,{metrics}\n",
             keys.iter().map(|key| format!("{key},")).collect::<String>()
@@ -130,7 +130,7 @@ impl Collected {
             let name = row.folder.path().file_name().unwrap_or_default().to_string_lossy();
             let _ = writeln!(
                 text,
-                "{},{},{},{},{},{},{},{},{calibration},{},{:.1},{}",
+                "{},{},{},{},{},{},{},{},{calibration},{},{},{:.1},{}",
                 self.fields(row, &keys).join(","),
                 metrics.images,
                 pair(&metrics.psnr),
@@ -139,6 +139,7 @@ impl Collected {
                 mean(&metrics.predicted_error),
                 mean(&metrics.evaluations),
                 mean(&metrics.ep_iterations),
+                mean(&metrics.same_digit),
                 row.report.diverged.len(),
                 metrics.seconds.unwrap_or(0.0),
                 quoted(&name)

@@ -270,7 +270,10 @@ fn the_manual_has_a_page_to_each_command() {
     place.succeeds("manual man1");
     for page in ["qcs", "qcs-run", "qcs-sweep", "qcs-manual"] {
         let text = place.text(&format!("man1/{page}.1"));
-        assert!(text.contains(".SH SYNOPSIS") && text.contains(page.split('-').next_back().unwrap()), "{page}: {text}");
+        assert!(
+            text.contains(".SH SYNOPSIS") && text.contains(page.split('-').next_back().unwrap()),
+            "{page}: {text}"
+        );
     }
 }
 

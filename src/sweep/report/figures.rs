@@ -9,10 +9,11 @@ use crate::sweep::{Collected, Grid, Row};
 /// A metric, its name in files, its name on an axis, and where it stands.
 type Metric = (&'static str, &'static str, fn(&MethodMetrics) -> Option<Summary>);
 
-const METRICS: [Metric; 3] = [
+const METRICS: [Metric; 4] = [
     ("psnr", "PSNR (dB)", |m| m.psnr),
     ("ssim", "SSIM", |m| m.ssim),
     ("consistency", "consistency", |m| m.consistency),
+    ("digit", "share that shows the right digit", |m| m.same_digit),
 ];
 
 /// The charts of one combination of the settings that neither axis nor lines show.

@@ -273,10 +273,11 @@ fn held(row: &Row, index: usize) -> Option<Summary> {
     )
 }
 
-const METRICS: [Metric; 10] = [
+const METRICS: [Metric; 11] = [
     ("PSNR (dB)", 2, |row| row.metrics().psnr),
     ("SSIM", 3, |row| row.metrics().ssim),
     ("Consistency with the measurements", 3, |row| row.metrics().consistency),
+    ("Share that shows the right digit", 2, |row| row.metrics().same_digit),
     ("Predicted error", 4, |row| row.metrics().predicted_error),
     ("Evaluations of the network", 1, |row| row.metrics().evaluations),
     ("Truths in the central 50 % of the draws", 1, |row| held(row, 0)),
