@@ -1,5 +1,7 @@
-//! Ctrl-C and SIGTERM: the first asks the run to stop at its next step, the second ends the program at once.
+//! Ctrl-C, SIGTERM and SIGHUP: the first asks the run to stop at its next step, the second ends the program at once. SIGUSR1, by
+//! which batch systems announce that time is up, asks as well.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use qcs::{Error, Result};
@@ -10,16 +12,26 @@ static STOP: AtomicBool = AtomicBool::new(false);
 
 /// From now on a signal only asks to stop. Before that it ends the program as usual: there is nothing to save.
 pub fn catch() -> Result<()> {
+    let cannot = |e: &dyn std::fmt::Display| Error::Failed(format!("cannot watch for signals: {e}"));
     let handler = || {
         if STOP.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
         terminal::note("\nstopping after this step; once more to quit at once");
     };
-    ctrlc::set_handler(handler).map_err(|e| Error::Failed(format!("cannot watch for Ctrl-C: {e}")))
+    ctrlc::set_handler(handler).map_err(|e| cannot(&e))?;
+    #[cfg(unix)]
+    {
+        let announced = ANNOUNCED.get_or_init(|| Arc::new(AtomicBool::new(false)));
+        signal_hook::flag::register(signal_hook::consts::SIGUSR1, announced.clone()).map_err(|e| cannot(&e))?;
+    }
+    Ok(())
 }
+
+/// Set by SIGUSR1.
+static ANNOUNCED: std::sync::OnceLock<Arc<AtomicBool>> = std::sync::OnceLock::new();
 
 /// Whether a signal has come.
 pub fn stop() -> bool {
-    STOP.load(Ordering::Relaxed)
+    STOP.load(Ordering::Relaxed) || ANNOUNCED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
