@@ -1,4 +1,4 @@
-//! Refuses committed PTX that the sources beside it would not give.
+//! Refuses committed PTX that the sources beside it would not give, and leaves machine code out that was not made of it.
 
 #[path = "digest.rs"]
 mod digest;
@@ -8,6 +8,7 @@ use std::path::Path;
 fn main() {
     println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-changed=ptx");
+    println!("cargo::rerun-if-changed=cubin");
     println!("cargo::rerun-if-changed=build-ptx.sh");
     println!("cargo::rerun-if-changed=digest.rs");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -22,4 +23,26 @@ fn main() {
             );
         }
     }
+    cubins(root, &expected);
+}
+
+/// Machine code is a fallback, and takes NVIDIA's assembler to make: without it, or with one that is out of date, the
+/// build goes on.
+fn cubins(root: &Path, expected: &str) {
+    let folder = root.join("cubin");
+    let made_of = std::fs::read_to_string(folder.join("DIGEST")).unwrap_or_default();
+    let mut list = String::from("&[");
+    if made_of.trim() == expected {
+        for architecture in [70, 75, 80, 86, 89, 90] {
+            let path = folder.join(format!("qcs_sm_{architecture}.cubin.gz"));
+            list += &format!("({architecture}, include_bytes!({path:?}) as &[u8]), ");
+        }
+    } else {
+        println!(
+            "cargo::warning=kernels/cubin was not made of kernels/ptx and is left out: run kernels/build-cubin.sh"
+        );
+    }
+    list.push(']');
+    let out = std::env::var("OUT_DIR").expect("cargo sets it");
+    std::fs::write(Path::new(&out).join("cubins.rs"), list).expect("the build folder can be written");
 }

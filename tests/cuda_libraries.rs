@@ -118,29 +118,44 @@ fn a_captured_product_is_computed_by_every_launch() {
         stream
             .begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)
             .unwrap();
-        let product = || {
-            // SAFETY: the arrays have the shapes given.
-            unsafe { blas.matrix_times::<f64>(shape, at(&a, &stream), at(&x, &stream), at(&z, &stream)) }
-        };
+        let [a_at, x_at, z_at] = [&a, &x, &z].map(|slice| at(slice, &stream));
+        // SAFETY: the arrays have the shapes given.
+        let product = || unsafe { blas.matrix_times::<f64>(shape, a_at, x_at, z_at) };
         let error = product().unwrap_err().to_string();
         assert_eq!(
             error, "cuBLAS cannot multiply by A: CUBLAS_STATUS_ALLOC_FAILED",
             "no workspace was given"
         );
         // SAFETY: the workspace is as large as it must be, and lives to the end.
-        unsafe { blas.set_workspace(workspace.device_ptr_mut(&stream).0) }.unwrap();
-        product().unwrap();
+        let lent =
+            unsafe { blas.lend_workspace(stream.cu_stream().cast(), workspace.device_ptr_mut(&stream).0) }.unwrap();
+        let error = product().unwrap_err().to_string();
+        assert_eq!(
+            error, "cuBLAS cannot multiply by A: CUBLAS_STATUS_EXECUTION_FAILED",
+            "its kernel is not loaded"
+        );
         let flags = sys::CUgraphInstantiate_flags_enum::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+        drop(stream.end_capture(flags).unwrap());
+        product().unwrap();
+        stream
+            .begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)
+            .unwrap();
+        product().unwrap();
         let graph = stream.end_capture(flags).unwrap().expect("something was captured");
         graph.launch().unwrap();
         assert_eq!(stream.clone_dtoh(&z).unwrap(), [5.0]);
         stream.memcpy_htod(&[10f64, 1.0], &mut x).unwrap();
         graph.launch().unwrap();
         assert_eq!(stream.clone_dtoh(&z).unwrap(), [23.0]);
+        drop(graph);
+        // The memory goes, and the library no longer knows of it: the emulator would refuse the product.
+        drop(lent);
+        drop(workspace);
+        product().unwrap();
     });
     let stats = ran.stats;
     assert!(
-        stats.contains(r#"{"function": "cublasDgemm_v2", "calls": 1, "runs": 2}"#),
+        stats.contains(r#"{"function": "cublasDgemm_v2", "calls": 3, "runs": 4}"#),
         "{stats}"
     );
 }

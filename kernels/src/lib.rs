@@ -17,7 +17,7 @@
 //! means and is what tests compare it with; and, for the device only, the kernel. [`launch`] and [`global`] are what
 //! both sides know of a launch, `device` is what the kernels know of the hardware.
 //!
-//! [`PTX_SM_70`] and [`PTX_SM_80`] are the kernels as `build-ptx.sh` compiled them.
+//! [`PTX_SM_70`] and [`PTX_SM_80`] are the kernels as `build-ptx.sh` compiled them, [`CUBINS`] as `build-cubin.sh` assembled those.
 #![no_std]
 #![cfg_attr(
     target_arch = "nvptx64",
@@ -57,3 +57,8 @@ pub const PTX_SM_70: &str = include_str!("../ptx/qcs_sm_70.ptx");
 /// The kernels for compute capability 8.0 (A100) and later.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const PTX_SM_80: &str = include_str!("../ptx/qcs_sm_80.ptx");
+
+/// The kernels as machine code: ELF files, packed by gzip, by compute capability times ten. None if the sources were changed
+/// since they were assembled.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const CUBINS: &[(u32, &[u8])] = include!(concat!(env!("OUT_DIR"), "/cubins.rs"));

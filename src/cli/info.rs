@@ -84,6 +84,8 @@ struct ProblemInfo {
 #[derive(Serialize)]
 struct Machine {
     engine: String,
+    /// Where a GPU's kernels come from
+    kernels: Option<String>,
     /// States of a batch, and the bytes of device memory that it takes to sample it
     batch: usize,
     batch_bytes: Option<usize>,
@@ -200,6 +202,7 @@ fn machine(engine: &dyn Engine, prior: &Prior, problem: Option<&Problem>, batch:
     };
     Ok(Machine {
         engine: engine.describe(),
+        kernels: engine.kernels(),
         batch,
         batch_bytes,
         free_bytes: engine.free_bytes(),
@@ -275,6 +278,9 @@ fn text(info: &Info) -> String {
     }
     let machine = &info.machine;
     line("machine", machine.engine.clone());
+    if let Some(kernels) = &machine.kernels {
+        line("  kernels", kernels.clone());
+    }
     if let Some(bytes) = machine.batch_bytes {
         let free = machine
             .free_bytes

@@ -83,6 +83,11 @@ pub trait Engine {
     /// In which precision the network multiplies.
     fn precision(&self) -> Precision;
 
+    /// Where its kernels come from, for people, if it has kernels that are loaded.
+    fn kernels(&self) -> Option<String> {
+        None
+    }
+
     /// What the planner must know.
     fn target(&self) -> &dyn Target;
 
@@ -113,8 +118,14 @@ pub trait Engine {
         problem.spectrum().map(|_| Vec::new())
     }
 
-    /// Bytes of device memory that a session may take, where that is known.
+    /// Bytes of device memory that a session should take at most, where that is known: what is free, less a margin.
     fn free_bytes(&self) -> Option<usize>;
+
+    /// Whether the engine's arithmetic of addresses reaches all of the plan's tensors: a session of one that it does not
+    /// is refused.
+    fn can_index(&self, _plan: &Plan) -> bool {
+        true
+    }
 
     /// The most floating-point operations in a second that the device can do in the engine's precision, in GFLOP/s: by
     /// its data sheet where it tells enough, measured on a CPU.
@@ -149,6 +160,11 @@ pub trait Session {
 
     /// How many states of the batch have raised their flag: a u32 each, 0 or not.
     fn raised(&mut self, flags: TensorId, wait: Wait) -> Result<usize>;
+
+    /// What there is to tell of how the plan was prepared.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Waits until everything that was executed is done.
     fn wait(&mut self) -> Result<()>;

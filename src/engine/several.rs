@@ -77,6 +77,15 @@ impl Engine for SeveralEngines {
         self.engines.iter().filter_map(|e| e.free_bytes()).min()
     }
 
+    fn kernels(&self) -> Option<String> {
+        self.engines[0].kernels()
+    }
+
+    fn can_index(&self, plan: &Plan) -> bool {
+        let engine = &self.engines[0];
+        engine.can_index(&plan.with_batch(self.parts(plan.batch)[0], engine.target()))
+    }
+
     fn peak_gflops(&self) -> Option<f64> {
         self.engines.iter().map(|e| e.peak_gflops()).sum()
     }
@@ -137,6 +146,13 @@ impl Session for SeveralSessions<'_> {
 
     fn raised(&mut self, flags: TensorId, wait: Wait) -> Result<usize> {
         self.sessions.iter_mut().map(|s| s.raised(flags, wait)).sum()
+    }
+
+    /// Those of all, each once.
+    fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = self.sessions.iter().flat_map(|s| s.notes()).collect();
+        notes.dedup();
+        notes
     }
 
     fn wait(&mut self) -> Result<()> {

@@ -1,8 +1,9 @@
 //! Writing a plan down: declare tensors and weights, push ops, then let lifetimes decide the arena.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-use super::arena::{Lifetime, place};
+use super::arena::{Fork, Lifetime, place};
 use super::{Contents, Conv, Instruction, NetworkOp, Op, Param, ParamId, Plan, Program, Target, Tensor, TensorId};
 
 /// Collects tensors, weights and ops; [`finish`](Self::finish) makes the [`Plan`].
@@ -127,7 +128,8 @@ impl PlanBuilder {
             first: at,
             last: at,
         }));
-        let (offsets, arena_bytes) = place(&blocks);
+        let fork = if target.forks() { self.fork() } else { Fork::default() };
+        let (offsets, arena_bytes) = place(&blocks, &fork);
         for (tensor, &offset) in self.tensors.iter_mut().zip(&offsets) {
             tensor.offset = offset;
         }
@@ -139,7 +141,17 @@ impl PlanBuilder {
                 scratch: start..start + bytes,
             });
         }
+        let before = self
+            .ops
+            .iter()
+            .take_while(|(program, _)| *program != Program::Step)
+            .count();
+        let of_step = |run: Range<usize>| run.start.saturating_sub(before)..run.end.saturating_sub(before);
         Plan {
+            fork: Fork {
+                main: of_step(fork.main),
+                side: of_step(fork.side),
+            },
             batch: self.batch,
             channel_block: self.channel_block,
             arena_bytes,
@@ -175,6 +187,40 @@ impl PlanBuilder {
                     *statistics = Some(tensor);
                 }
             }
+        }
+    }
+
+    /// The network of a step and the likelihood behind it, if neither needs the other and all products are the likelihood's:
+    /// then a device may compute both at once.
+    fn fork(&self) -> Fork {
+        let room = |at: usize| match self.ops.get(at) {
+            Some((Program::Step, Op::Network(_))) => 1,
+            Some((Program::Step, Op::Product(_) | Op::Likelihood(_))) => 2,
+            _ => 0,
+        };
+        let run = |from: usize, of: i32| (from..).find(|&at| room(at) != of).unwrap_or(from);
+        let Some(start) = (0..self.ops.len()).find(|&at| room(at) == 1) else {
+            return Fork::default();
+        };
+        let middle = run(start, 1);
+        let end = run(middle, 2);
+        let touched = |run: Range<usize>, writes: bool| -> Vec<TensorId> {
+            let operands = self.ops[run].iter().map(|(_, op)| op.operands());
+            operands
+                .flat_map(|o| if writes { o.writes } else { [o.reads, o.writes].concat() })
+                .collect()
+        };
+        let clash = |one: Range<usize>, other: Range<usize>| {
+            let (written, used) = (touched(one, true), touched(other, false));
+            written.iter().any(|id| used.contains(id))
+        };
+        let elsewhere = (0..start).chain(end..self.ops.len()).any(|at| room(at) != 0);
+        if middle == end || elsewhere || clash(start..middle, middle..end) || clash(middle..end, start..middle) {
+            return Fork::default();
+        }
+        Fork {
+            main: start..middle,
+            side: middle..end,
         }
     }
 

@@ -8,6 +8,7 @@ mod arena;
 mod builder;
 mod ops;
 
+pub use arena::Fork;
 pub use builder::PlanBuilder;
 pub use ops::{
     Activation, Conv, Cost, EpStart, GammaRule, LikelihoodOp, NetworkOp, Op, Operands, Packing, ProductOp, SamplerOp,
@@ -111,6 +112,10 @@ pub trait Target {
     fn statistics(&self, _output: Contents) -> Option<Contents> {
         None
     }
+    /// Whether two runs of ops that do not need each other are executed at once, and so must not share memory.
+    fn forks(&self) -> bool {
+        false
+    }
     /// Bytes of working memory that an op needs beside its operands.
     fn scratch_bytes(&self, op: &Op, plan: &PlanBuilder) -> usize;
 }
@@ -139,6 +144,7 @@ pub struct Plan {
     pub(crate) tensors: Vec<Tensor>,
     pub(crate) params: Vec<Param>,
     pub(crate) programs: [Vec<Instruction>; Program::COUNT],
+    pub(crate) fork: Fork,
 }
 
 impl Plan {
@@ -161,6 +167,11 @@ impl Plan {
     /// The ops of one program, in order; empty if the plan has no such program.
     pub fn program(&self, program: Program) -> &[Instruction] {
         &self.programs[program as usize]
+    }
+
+    /// The two runs of ops of [`Program::Step`] that may be executed at once; both empty if there are none.
+    pub fn fork(&self) -> &Fork {
+        &self.fork
     }
 
     /// All programs' instructions.
@@ -216,6 +227,7 @@ impl Plan {
     pub fn only(&self, program: Program, mut keep: impl FnMut(&Op) -> bool) -> Self {
         let mut plan = self.clone();
         plan.programs[program as usize].retain(|instruction| keep(&instruction.op));
+        plan.fork = Fork::default();
         plan
     }
 

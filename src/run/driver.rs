@@ -181,12 +181,19 @@ impl Driver<'_> {
     /// # Errors
     /// [`Error::Device`] if not even one state fits.
     pub fn largest_batch(&self, engine: &dyn Engine) -> Result<usize> {
+        // First, because it opens the libraries that a session will use, and they take memory too.
+        let bytes = self.bytes(engine, 1);
         let Some(free) = engine.free_bytes() else {
             return Ok(self.batch);
         };
-        let fits = |batch: usize| self.bytes(engine, batch) <= free;
+        let can_index = |batch: usize| {
+            let passes = self.method.passes(self.given);
+            passes
+                .iter()
+                .all(|pass| engine.can_index(&pass.compile(batch, engine.target()).plan))
+        };
+        let fits = |batch: usize| self.bytes(engine, batch) <= free && can_index(batch);
         if !fits(1) {
-            let bytes = self.bytes(engine, 1);
             return Err(Error::Device(format!(
                 "one state needs {bytes} bytes of device memory, but only {free} are free"
             )));
@@ -279,6 +286,9 @@ impl<'a> Work<'a> {
             }
             run.check(self.states, self.steps.len(), &compiled)?;
             let mut session = engine.session(&compiled.plan, driver.constants(&self.steps, self.pass.stage()))?;
+            for note in session.notes() {
+                watch.observer.note(&note);
+            }
             let mut batches = Batches {
                 work: self,
                 compiled: &compiled,

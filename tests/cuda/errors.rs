@@ -72,16 +72,31 @@ fn kernels_that_the_driver_refuses_come_with_what_its_compiler_says() {
             "Illegal modifier '.xx'; ptxas fatal",
         ],
     );
-    let ran = emulated.run(&line, &[("QCS_EMU_NO_JIT", "1")]);
-    ran.refuses(
-        &line,
-        5,
-        &[
+}
+
+#[test]
+fn without_a_compiler_machine_code_for_the_gpu_is_tried() {
+    let emulated = place();
+    let line = format!("{RUN} --device cuda");
+    for (sm, code) in [("70", "sm_70"), ("80", "sm_80"), ("90", "sm_90")] {
+        let ran = emulated.run(&line, &[("QCS_EMU_NO_JIT", "1"), ("QCS_EMU_SM", sm)]);
+        assert_eq!(ran.code, Some(5), "{}", ran.stderr);
+        // The emulator cannot run it, and says what it got.
+        for part in [
             "JIT_COMPILER_NOT_FOUND",
             "libnvidia-ptxjitcompiler.so.1",
             "--device cpu",
-        ],
-    );
+            &format!("qcs-emulator: the image is machine code for {code};"),
+            &format!("machine code for {code} is refused too: CUDA_ERROR_NO_BINARY_FOR_GPU"),
+        ] {
+            assert!(ran.stderr.contains(part), "{part} in {}", ran.stderr);
+        }
+        assert_eq!(emulated.stats()["machine_code_loads"], 1);
+    }
+    let info = emulated.succeeds("info --model model.safetensors --device cuda");
+    let kernels = "kernels     PTX for sm_80, compiled by the driver; the driver is for CUDA 12.8";
+    assert!(info.stdout.contains(kernels), "{}", info.stdout);
+    assert_eq!(emulated.stats()["machine_code_loads"], 0);
 }
 
 #[test]

@@ -69,15 +69,15 @@ fn a_likelihood_score_is_the_cpus_with_and_without_the_libraries() {
     assert!(said.contains("A·Aᵀ factorised by cuSOLVER in "), "{said}");
     assert!(said.contains("products with U by cuBLAS 12.8.0"), "{said}");
     let stats = emulated.stats();
-    // A·Aᵀ, and U and its transpose in each of five iterations.
-    assert_eq!(uses(&stats, "cublasDgemm_v2"), (11, 11));
+    // A trial, A·Aᵀ, U and its transpose to load their kernels, and in each of five iterations.
+    assert_eq!(uses(&stats, "cublasDgemm_v2"), (14, 14));
     assert_eq!(uses(&stats, "cusolverDnDsyevd"), (1, 1));
     assert_eq!(uses(&stats, "cusolverDnDgesvd"), (0, 0));
 
     let (own, said) = scores(&emulated, "--device cuda --no-cublas");
     agrees(&own, "with our own products");
     assert!(said.contains("cuSOLVER") && !said.contains("products"), "{said}");
-    assert_eq!(uses(&emulated.stats(), "cublasDgemm_v2"), (1, 1), "A·Aᵀ only");
+    assert_eq!(uses(&emulated.stats(), "cublasDgemm_v2"), (2, 2), "the trial and A·Aᵀ");
 
     emulated.link(&[Driver, Blas]);
     let (products, said) = scores(&emulated, "--device cuda");
@@ -122,13 +122,94 @@ fn a_singular_value_that_squaring_would_lose_goes_through_the_decomposition_of_a
     println!("by the singular values: {error:.1e}");
     assert!(error < 1e-6, "{error:e}");
     assert!(
-        said.contains("A, ill-conditioned, factorised by cuSOLVER in "),
+        said.contains("A, ill-conditioned or of deficient rank, factorised by cuSOLVER in "),
         "{said}"
     );
     let stats = emulated.stats();
     assert_eq!(uses(&stats, "cusolverDnDsyevd"), (1, 1), "first the faster way");
     assert_eq!(uses(&stats, "cusolverDnDgesvd"), (1, 1));
-    assert_eq!(uses(&stats, "cublasDgemm_v2"), (1, 1), "24 rows are few");
+    assert_eq!(uses(&stats, "cublasDgemm_v2"), (2, 2), "24 rows are few");
+}
+
+#[test]
+fn more_measurements_than_pixels_are_no_reason_for_the_slow_decomposition() {
+    let emulated = Emulated::with(&[Driver, Blas, Solver]);
+    let image: Vec<f32> = (0..2 * 64).map(|i| (i * 7 % 13) as f32 / 13.0).collect();
+    npy::write(emulated.place.path("two.npy"), &[2, 1, 8, 8], &image).unwrap();
+    npy::write(emulated.place.path("x.npy"), &[2, 64], &image).unwrap();
+    emulated
+        .place
+        .succeeds("measure two.npy -o p.safetensors -m 90 --bits 3 --step 0.2 --seed 3");
+    let (cpu, _) = scores(&emulated, "--device cpu");
+    let (cuda, said) = scores(&emulated, "--device cuda");
+    assert!(difference(&cpu, &cuda) < 1e-6, "{:e}", difference(&cpu, &cuda));
+    assert!(said.contains("A·Aᵀ factorised by cuSOLVER in "), "{said}");
+    assert_eq!(uses(&emulated.stats(), "cusolverDnDgesvd"), (0, 0));
+}
+
+#[test]
+fn libraries_of_cuda_11_to_13_are_found_by_their_names() {
+    let emulated = place(&[Driver, Blas, Solver]);
+    for (blas, solver) in [("11", "11"), ("12", "11"), ("13", "12")] {
+        emulated.link(&[Driver]);
+        // As an installation without the toolkit has them: by their versions only.
+        for (library, version) in [("cublas", blas), ("cusolver", solver)] {
+            let entry = emulated.place.path(&format!("lib/lib{library}.so.{version}"));
+            std::fs::remove_file(&entry).unwrap();
+            std::os::unix::fs::symlink(qcs_emulator::stand_in::shared_library().unwrap(), entry).unwrap();
+        }
+        let (_, said) = scores(&emulated, "--device cuda");
+        assert!(
+            said.contains("factorised by cuSOLVER") && said.contains("by cuBLAS"),
+            "{blas}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_cublas_without_kernels_for_the_gpu_is_not_used() {
+    let emulated = place(&[Driver, Blas, Solver]);
+    let line = "likelihood --problem p.safetensors --x x.npy --beta 0.4 --out g.npy --device cuda";
+    let ran = emulated.run(line, &[("QCS_EMU_FAIL_GEMM", "1")]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let reason = "cuBLAS 12.8.0 is of no use here: cuBLAS cannot multiply by A: CUBLAS_STATUS_ARCH_MISMATCH";
+    for part in [
+        "products with U by our own kernel: ",
+        "A·Aᵀ is factorised on the host: ",
+    ] {
+        assert!(ran.stderr.contains(&format!("{part}{reason}")), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn the_memory_that_cublas_takes_counts_before_a_batch_is_chosen() {
+    let emulated = place(&[Driver, Blas, Solver]);
+    emulated.place.model("rgb.safetensors", IMAGE, |_, metadata| {
+        metadata.insert("num_classes".into(), "2".into());
+    });
+    let run = "run p.safetensors --model rgb.safetensors --steps-per-level 1 --step-scale 0.3 --ep-iters 1 --precision fp32 \
+               --chains 2 --device cuda";
+    let library = 64 << 20;
+    let batch = |memory: u64, out: &str| {
+        let line = format!("{run} --batch auto --out {out}");
+        let environment = [
+            ("QCS_EMU_MEMORY", memory.to_string()),
+            ("QCS_EMU_BLAS_BYTES", library.to_string()),
+        ];
+        let ran = emulated.run(
+            &line,
+            &environment.each_ref().map(|(name, value)| (*name, value.as_str())),
+        );
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let config = emulated.place.text(&format!("{out}/config.toml"));
+        let line = config.lines().find(|line| line.starts_with("batch = ")).unwrap();
+        line["batch = ".len()..].parse::<usize>().unwrap()
+    };
+    assert_eq!(batch(16 << 30, "roomy"), 4);
+    let taken = emulated.stats()["peak_bytes"].as_u64().unwrap() - library;
+    let margin = |bytes: u64| (bytes + (256 << 20)) * 20 / 19 + 1;
+    assert_eq!(batch(margin(taken) + library, "enough"), 4);
+    assert!(batch(margin(taken), "less") < 4);
 }
 
 #[test]
@@ -157,16 +238,30 @@ fn a_run_multiplies_by_cublas_inside_of_its_graph_on_every_gpu() {
     let stats = emulated.stats();
     let graphs = stats["graph_launches"].as_u64().unwrap();
     assert_eq!(graphs, 2 * 2, "two levels on two GPUs");
-    // A·Aᵀ at once; on each GPU, U and its transpose in two iterations are captured and run with every launch.
-    assert_eq!(uses(&stats, "cublasDgemm_v2"), (1 + 2 * 4, 1 + graphs * 4));
+    // A·Aᵀ at once; on each GPU a trial, and U and its transpose once to load their kernels; in two iterations they are
+    // captured, and run with every launch.
+    assert_eq!(
+        uses(&stats, "cublasDgemm_v2"),
+        (1 + 2 * (3 + 4), 1 + 2 * 3 + graphs * 4)
+    );
     assert_eq!(uses(&stats, "cublasCreate_v2").0, 2);
     assert_eq!(uses(&stats, "cublasDestroy_v2").0, 2, "each in its own context");
 
     let (own, _) = run("--device cuda:0 --no-cublas", "own");
-    assert_eq!(uses(&emulated.stats(), "cublasDgemm_v2"), (1, 1));
+    assert_eq!(uses(&emulated.stats(), "cublasDgemm_v2"), (2, 2));
     let error = difference(&own, &several);
     println!("cuBLAS and our kernel: {error:.1e}");
     assert!(error < 1e-3, "{error:e}");
+
+    // The trial and A·Aᵀ succeed, what the session would capture does not: it goes on without.
+    let line = "run p.safetensors --model rgb.safetensors --steps-per-level 1 --step-scale 0.3 --ep-iters 2 --precision fp32 \
+                --out fallen --device cuda:0";
+    let ran = emulated.run(line, &[("QCS_EMU_FAIL_GEMM", "3")]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let note = "products with U by our own kernel: cuBLAS cannot multiply by";
+    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+    let fallen = npy::read(emulated.place.path("fallen/ep/samples.npy")).unwrap();
+    assert_eq!(difference(&own, &fallen.to_f32()), 0.0, "as if there were no cuBLAS");
 }
 
 #[test]
@@ -186,7 +281,8 @@ fn bench_compares_our_product_with_cublas() {
         rows.map(name).collect::<Vec<_>>()
     };
     assert_eq!(names("cuda"), ["products", "products_cublas"]);
-    assert_eq!(uses(&emulated.stats(), "cublasDgemm_v2"), (1, 3));
+    // The trial; one to load the kernel, and the captured one, three times.
+    assert_eq!(uses(&emulated.stats(), "cublasDgemm_v2"), (3, 5));
     assert_eq!(names("cuda --no-cublas"), ["products"]);
     assert_eq!(names("cpu"), ["products"]);
     emulated.link(&[Driver]);

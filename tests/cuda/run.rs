@@ -1,12 +1,15 @@
 //! Sampling on the device gives the CPU's samples, and the device is left alone meanwhile.
 
+use std::ops::Range;
+
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::cuda::CudaEngine;
 use qcs::engine::{Engine, Precision};
 use qcs::files::npy;
 use qcs::likelihood::Likelihood;
 use qcs::methods::langevin::LangevinOptions;
-use qcs::methods::{Given, Options, Preset};
+use qcs::methods::{Given, Method, Options, Preset};
+use qcs::plan::{Op, Plan, Program, TensorId};
 use qcs::prior::Prior;
 use qcs::problem::{Cells, Ensemble, Problem, Sensing, Simulation};
 use qcs::run::{Driver, Outcome, Unobserved};
@@ -164,6 +167,7 @@ fn inside_a_noise_level_nothing_is_copied_waited_for_or_allocated() {
     let (few, many) = (stats(1), stats(4));
     assert_eq!(count(&few, "/graph_launches"), 3, "one for each step of three levels");
     assert_eq!(count(&many, "/graph_launches"), 12);
+    assert_eq!(count(&few, "/forks"), 1, "the likelihood is a branch of the graph");
     for what in [
         "/synchronisations",
         "/allocations",
@@ -224,6 +228,56 @@ fn sample_three_levels(steps_per_level: usize) {
     assert!(matches!(outcome, Outcome::Finished(samples) if samples.diverged.is_empty()));
 }
 
+/// The bytes of the arena that a run of ops reads or writes, and those that it writes.
+fn touched(plan: &Plan, run: &Range<usize>) -> [Vec<Range<usize>>; 2] {
+    let place = |id: &TensorId| plan.tensor(*id).offset..plan.tensor(*id).offset + plan.tensor(*id).bytes;
+    let (mut used, mut written) = (Vec::new(), Vec::new());
+    for instruction in &plan.program(Program::Step)[run.clone()] {
+        let operands = instruction.op.operands();
+        written.extend(operands.writes.iter().map(place));
+        written.push(instruction.scratch.clone());
+        used.extend(operands.reads.iter().map(place));
+    }
+    used.extend(written.iter().cloned());
+    [used, written]
+}
+
+#[test]
+fn what_runs_at_once_shares_no_memory() {
+    let (prior, problem) = (small::prior(), small::problem());
+    let given = Given {
+        prior: &prior,
+        problem: Some(&problem),
+        chains: 1,
+    };
+    let options =
+        LangevinOptions::geometric(5.0, 0.05, 4).over(LangevinOptions::of_preset(Preset::find("mnist").unwrap()));
+    let settings = options.settings(Likelihood::default()).unwrap();
+    for precision in [Precision::Fp32, Precision::Fp16] {
+        let target = qcs::engine::cuda::laid_out::target(precision);
+        let plan = settings.passes(given)[0].compile(3, target.as_ref()).plan;
+        let fork = plan.fork();
+        assert!(fork.main.len() > 50 && fork.side.len() > 10, "{fork:?}");
+        let rooms = |run: &Range<usize>, network: bool| {
+            let mut ops = plan.program(Program::Step)[run.clone()].iter();
+            ops.all(|instruction| matches!(instruction.op, Op::Network(_)) == network)
+        };
+        assert!(rooms(&fork.main, true) && rooms(&fork.side, false));
+        let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
+        let [main, side] = [&fork.main, &fork.side].map(|run| touched(&plan, run));
+        for ([_, written], [used, _]) in [(&main, &side), (&side, &main)] {
+            assert!(
+                written.iter().all(|a| used.iter().all(|b| !overlap(a, b))),
+                "{precision}"
+            );
+        }
+        // The CPU computes one op after the other.
+        let cpu = CpuEngine::new(1);
+        let plan = settings.passes(given)[0].compile(3, cpu.target()).plan;
+        assert!(plan.fork().main.is_empty() && plan.fork().side.is_empty());
+    }
+}
+
 #[test]
 fn one_allocation_of_the_announced_size_holds_everything() {
     let emulated = place();
@@ -245,7 +299,9 @@ fn the_batch_that_auto_picks_fills_the_device_and_changes_nothing() {
     let emulated = place();
     let run = format!("{RUN} --steps-per-level 1 --precision fp32 --device cuda --chains 3");
     emulated.succeeds(&format!("{run} --out four --batch 4"));
-    let memory = count(&emulated.stats(), "/peak_bytes").to_string();
+    // What is kept free: a twentieth and 256 MiB.
+    let taken = count(&emulated.stats(), "/peak_bytes");
+    let memory = ((taken + (256 << 20)) * 20 / 19 + 1).to_string();
     let ran = emulated.run(
         &format!("{run} --out auto --batch auto"),
         &[("QCS_EMU_MEMORY", &memory)],
@@ -254,11 +310,20 @@ fn the_batch_that_auto_picks_fills_the_device_and_changes_nothing() {
     let config = emulated.place.text("auto/config.toml");
     assert!(config.contains("\nbatch = 4\n"), "{config}");
     let next = format!("{run} --out more --batch 5");
-    let ran = emulated.run(&next, &[("QCS_EMU_MEMORY", &memory)]);
+    let ran = emulated.run(&next, &[("QCS_EMU_MEMORY", &taken.to_string())]);
     ran.refuses(&next, 5, &["GiB", "--batch auto"]);
     let samples = |out: &str| emulated.place.read(&format!("{out}/ep/samples.npy"));
     emulated.succeeds(&format!("{run} --out one --batch 1"));
     assert!(samples("four") == samples("auto") && samples("one") == samples("auto"));
+}
+
+#[test]
+fn what_the_host_hands_over_is_waited_for() {
+    let ran = Child::new().finding(&[Library::Driver]).run(|| sample_three_levels(1));
+    let stats: Value = serde_json::from_str(&ran.stats).unwrap();
+    let copies = count(&stats, "/host_to_device/calls");
+    assert!(copies > 20, "weights, A, keys, cells");
+    assert!(count(&stats, "/synchronisations") >= copies, "{stats}");
 }
 
 #[test]

@@ -67,10 +67,12 @@ fn samples_do_not_depend_on_the_number_of_gpus() {
 fn each_gpu_holds_its_part_of_the_batch_and_auto_counts_on_all() {
     let emulated = place();
     run(&emulated, "three", 3, "cuda:0");
-    let memory = emulated.stats()["peak_bytes"].as_u64().unwrap().to_string();
+    let taken = emulated.stats()["peak_bytes"].as_u64().unwrap();
+    // What is kept free: a twentieth and 256 MiB.
+    let memory = ((taken + (256 << 20)) * 20 / 19 + 1).to_string();
     run(&emulated, "five", 5, "cuda:0,1");
     let peaks = each(&emulated.stats(), "peak_bytes");
-    assert_eq!(peaks[0].to_string(), memory, "three of five states");
+    assert_eq!(peaks[0], taken, "three of five states");
     assert!(peaks[1] < peaks[0] && peaks[2] == 0, "{peaks:?}");
 
     let line = "run problem.safetensors --model two.safetensors --count 1 --chains 7 --batch auto --precision fp32 \

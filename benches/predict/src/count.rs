@@ -10,8 +10,8 @@ use qcs::methods::langevin::LangevinOptions;
 use qcs::methods::{Given, Method, Preset};
 use qcs::plan::{Activation, Contents, Conv, NetworkOp, Op, Plan, Program, Step};
 use qcs::prior::Prior;
-use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
-use qcs::{Error, ImageShape, Images, Result};
+use qcs::problem::{Cells, Matrix, Problem, Spectrum};
+use qcs::{Error, ImageShape, Result};
 
 use super::counts::{CountedOp, Launch};
 
@@ -28,7 +28,7 @@ pub fn count(
 ) -> Result<Vec<CountedOp>> {
     let image = preset.image();
     let prior = Prior::random_of_width(ngf, image, 0);
-    let problem = problem(preset, image, batch)?;
+    let problem = problem(preset, image)?;
     let mut engine = CudaEngine::new(0, Some(precision))?;
     // Op by op, each in its range, instead of as a graph.
     engine.profile(1..=1)?;
@@ -57,7 +57,7 @@ pub fn count(
         ..Constants::default()
     };
     let mut session = engine.session(&plan, constants)?;
-    session.bind(&(0..batch).map(|image| State { image, chain: 0 }).collect::<Vec<_>>())?;
+    session.bind(&(0..batch).map(|chain| State { image: 0, chain }).collect::<Vec<_>>())?;
     session.execute(Program::Start, 0)?;
     session.execute(Program::Step, 0)?;
     session.wait()?;
@@ -66,20 +66,20 @@ pub fn count(
     join(&whole, &plan, read(&text)?)
 }
 
-/// One bit, kappa = 1000, as `qcs bench`.
-fn problem(preset: &Preset, image: ImageShape, batch: usize) -> Result<Problem> {
-    let simulation = Simulation {
-        sigma: 0.05,
-        bits: 1,
-        step: None,
-        mean_square: preset.mean_square,
-        seed: 0,
+/// One image, measured with one bit by a matrix whose factorisation takes no time: [1 0]. What it holds changes no count.
+fn problem(preset: &Preset, image: ImageShape) -> Result<Problem> {
+    let (m, n) = (preset.measurements, image.len());
+    let identity = |columns: usize| {
+        (0..m * columns)
+            .map(move |at| f64::from(at % columns == at / columns))
+            .collect::<Vec<_>>()
     };
-    let sensing = Sensing::Drawn {
-        ensemble: Ensemble::IllConditioned { kappa: 1000.0 },
-        m: preset.measurements,
-    };
-    Problem::simulate(Images::new(image, vec![0.5; batch * image.len()]), sensing, &simulation)
+    let cells = Cells::new(m, vec![0.0; m], vec![f64::INFINITY; m])?;
+    let problem = Problem::new(Matrix::from_f64(m, n, identity(n))?, cells, 0.05)?;
+    problem.with_spectrum(Spectrum {
+        eigenvalues: vec![1.0; m],
+        u: Some(identity(m)),
+    })
 }
 
 /// The launches inside of a step, those of one range together.
@@ -118,9 +118,14 @@ fn join(whole: &Plan, executed: &Plan, counted: Vec<Vec<Launch>>) -> Result<Vec<
             Op::Network(NetworkOp::Conv(conv)) => convs.entry(Shape::of(whole, &conv)).or_insert_with(next).clone(),
             _ => next(),
         };
+        let cost = instruction.op.cost(whole);
+        let mut launches: Vec<Launch> = launches;
+        if let (Some(last), true) = (launches.last_mut(), cost.flops > 0) {
+            last.share_operands(cost.bytes);
+        }
         ops.push(CountedOp {
             name: name(whole, &instruction.op),
-            flops: instruction.op.cost(whole).flops,
+            flops: cost.flops,
             launches,
         });
     }

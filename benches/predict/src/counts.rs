@@ -14,6 +14,9 @@ pub struct CountedOp {
     pub launches: Vec<Launch>,
 }
 
+/// Blocks of a launch that the emulator runs; those of a kernel do the same work, but for the edges of a map.
+pub const SAMPLE: u64 = 24;
+
 /// One launch of a kernel.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Launch {
@@ -33,6 +36,9 @@ pub struct Launch {
 
 impl Launch {
     /// From a line that `QCS_EMU_LAUNCHES` asks for.
+    ///
+    /// Only [`SAMPLE`] blocks have run, and what they touched stands for all. Where blocks share what they read, that is too
+    /// much: see [`share_operands`](Self::share_operands).
     pub fn from_report(report: &Value) -> Option<Self> {
         let product = |key: &str| {
             report[key]
@@ -53,16 +59,34 @@ impl Launch {
                 l2_sectors += sectors;
             }
         }
+        let blocks = product("grid")?;
+        let touched = memory("bytes_read")? + memory("bytes_written")?;
         Some(Self {
             kernel: report["kernel"].as_str()?.to_owned(),
-            blocks: product("grid")?,
+            blocks,
             warps_per_block: product("block")?.div_ceil(32),
             mix: mix.collect::<Option<_>>()?,
             l1_sectors,
             l2_sectors,
             shared_wavefronts: memory("shared_wavefronts")?,
-            bytes_once: memory("bytes_read")? + memory("bytes_written")?,
+            bytes_once: touched * blocks / blocks.min(SAMPLE),
         })
+    }
+
+    /// All blocks together touch no more than the op's operands.
+    pub fn share_operands(&mut self, bytes: u64) {
+        self.bytes_once = self.bytes_once.min(bytes);
+    }
+
+    /// Barriers that a block passes: steps of its main loop, and a few more.
+    pub fn barriers(&self) -> f64 {
+        let all: u64 = self
+            .mix
+            .iter()
+            .filter(|(name, _)| name.starts_with("bar"))
+            .map(|(_, n)| n)
+            .sum();
+        all as f64 / (self.blocks * self.warps_per_block).max(1) as f64
     }
 
     /// The instructions by pipe.

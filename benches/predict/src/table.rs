@@ -16,8 +16,9 @@ pub struct Row {
     /// Bytes of each launch's operands, each once, and those of all sectors it asks for
     pub bytes_once: u64,
     pub bytes_asked: u64,
-    /// Nodes included
+    /// At least and expected, nodes included
     pub seconds: f64,
+    pub expected: f64,
     /// The bounds that decide, with their seconds
     bounds: HashMap<&'static str, f64>,
     /// Seconds that would do if every multiprocessor were busy to the end
@@ -65,6 +66,7 @@ impl Predicted {
                 row.bytes_once += launch.bytes_once;
                 row.bytes_asked += 32 * (launch.l1_sectors + launch.l2_sectors);
                 row.seconds += seconds;
+                row.expected += predicted.expected + NODE;
                 row.without_tail += match bound {
                     "L2" | "DRAM" => seconds,
                     _ => predicted.seconds * predicted.busy + NODE,
@@ -76,12 +78,16 @@ impl Predicted {
                 }
             }
         }
-        rows.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        rows.sort_by(|a, b| b.expected.total_cmp(&a.expected));
         Self { gpu, precision, rows }
     }
 
     pub fn seconds(&self) -> f64 {
         self.rows.iter().map(|row| row.seconds).sum()
+    }
+
+    pub fn expected(&self) -> f64 {
+        self.rows.iter().map(|row| row.expected).sum()
     }
 
     pub fn flops(&self) -> u64 {
@@ -102,6 +108,7 @@ impl Row {
             bytes_once: 0,
             bytes_asked: 0,
             seconds: 0.0,
+            expected: 0.0,
             bounds: HashMap::new(),
             without_tail: 0.0,
         }
@@ -111,22 +118,22 @@ impl Row {
 /// A line per GPU and precision.
 pub fn summary(all: &[Predicted], batch: usize, steps: usize) -> String {
     let mut text = String::from(
-        "| GPU | precision | predicted ms per step | images/s, whole schedule | TFLOP/s | of peak | busy | launches |\n\
+        "| GPU | precision | ms per step, at least | expected | images/s, whole schedule, expected | of peak, expected | busy | launches |\n\
          |---|---|---:|---:|---:|---:|---:|---:|\n",
     );
     for predicted in all {
-        let seconds = predicted.seconds();
-        let rate = predicted.flops() as f64 / seconds;
+        let (seconds, expected) = (predicted.seconds(), predicted.expected());
+        let rate = predicted.flops() as f64 / expected;
         let busy: f64 = predicted.rows.iter().map(|row| row.without_tail).sum();
         let launches: usize = predicted.rows.iter().map(|row| row.launches).sum();
         let _ = writeln!(
             text,
-            "| {} | {} | {:.2} | {:.3} | {:.1} | {:.0} % | {:.0} % | {launches} |",
+            "| {} | {} | {:.2} | {:.2} | {:.3} | {:.0} % | {:.0} % | {launches} |",
             predicted.gpu.name,
             predicted.precision,
             1e3 * seconds,
-            batch as f64 / (steps as f64 * seconds),
-            rate / 1e12,
+            1e3 * expected,
+            batch as f64 / (steps as f64 * expected),
             100.0 * rate / predicted.gpu.peak(predicted.precision),
             100.0 * busy / seconds,
         );
@@ -139,12 +146,16 @@ pub fn per_op(all: &[&Predicted]) -> String {
     let (last, head) = (all[all.len() - 1], "| op | launches | GFLOP | MB once | MB asked |");
     let mut text = head.to_owned();
     for predicted in all {
-        let _ = write!(text, " {} µs | share | bound | busy |", predicted.gpu.name);
+        let _ = write!(
+            text,
+            " {} µs, at least | expected | share | bound | busy |",
+            predicted.gpu.name
+        );
     }
     let _ = writeln!(
         text,
         "\n|---|---:|---:|---:|---:|{}",
-        "---:|---:|---|---:|".repeat(all.len())
+        "---:|---:|---:|---|---:|".repeat(all.len())
     );
     for row in &last.rows {
         let _ = write!(
@@ -160,9 +171,10 @@ pub fn per_op(all: &[&Predicted]) -> String {
             let row = predicted.row(&row.name).expect("the plan is the same on every GPU");
             let _ = write!(
                 text,
-                " {:.1} | {:.1} % | {} | {:.0} % |",
+                " {:.1} | {:.1} | {:.1} % | {} | {:.0} % |",
                 1e6 * row.seconds,
-                100.0 * row.seconds / predicted.seconds(),
+                1e6 * row.expected,
+                100.0 * row.expected / predicted.expected(),
                 row.bound(),
                 100.0 * row.busy()
             );
@@ -178,10 +190,11 @@ pub fn largest(predicted: &Predicted) -> String {
     for row in predicted.rows.iter().take(3) {
         let _ = writeln!(
             text,
-            "  - {}: {:.0} µs, {:.0} % of the step, bound by {}, multiprocessors {:.0} % busy",
+            "  - {}: {:.0} µs expected, {:.0} at least, {:.0} % of the step, bound by {}, multiprocessors {:.0} % busy",
             row.name,
+            1e6 * row.expected,
             1e6 * row.seconds,
-            100.0 * row.seconds / predicted.seconds(),
+            100.0 * row.expected / predicted.expected(),
             row.bound(),
             100.0 * row.busy()
         );

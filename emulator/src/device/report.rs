@@ -33,6 +33,8 @@ pub struct Report {
     /// Bytes of the sectors that were read and written, each once.
     pub bytes_read: u64,
     pub bytes_written: u64,
+    /// Bytes of sectors that were read with `.nc` and written by the same launch, which hardware need not notice
+    pub constant_written: u64,
     /// The counters by PTX line, for lines that touch memory.
     pub lines: Vec<LineTraffic>,
 }
@@ -71,6 +73,7 @@ impl Report {
             memory,
             bytes_read: profile.read.bytes(),
             bytes_written: profile.written.bytes(),
+            constant_written: profile.constant.common(&profile.written).bytes(),
             lines,
         }
     }
@@ -84,6 +87,7 @@ impl Report {
         self.memory.add(&other.memory);
         self.bytes_read += other.bytes_read;
         self.bytes_written += other.bytes_written;
+        self.constant_written += other.constant_written;
         for (name, count) in &other.mix {
             *self.mix.entry(name.clone()).or_insert(0) += count;
         }
@@ -125,6 +129,7 @@ impl Report {
         let memory = counters(Object::new(), &self.memory)
             .integer("bytes_read", self.bytes_read)
             .integer("bytes_written", self.bytes_written)
+            .integer("constant_written", self.constant_written)
             .number("sectors_per_request", self.sectors_per_request())
             .number("sector_efficiency", self.sector_efficiency());
         Object::new()

@@ -24,6 +24,10 @@ pub struct Config {
     /// Number of the allocation that fails, counted from 1.
     pub fail_allocation: Option<u64>,
     pub kernel_fault: Option<KernelFault>,
+    /// Number of the first cuBLAS product that fails, as all after it, counted from 1.
+    pub fail_gemm: Option<u64>,
+    /// Bytes of device memory that a cuBLAS handle keeps.
+    pub blas_bytes: usize,
     /// What the JIT compiler says of every module, which is then refused.
     pub jit_error: Option<String>,
     pub no_jit: bool,
@@ -68,6 +72,8 @@ impl Config {
             kernel_fault: std::env::var("QCS_EMU_FAULT_KERNEL")
                 .ok()
                 .map(|text| kernel_fault(&text)),
+            fail_gemm: variable("QCS_EMU_FAIL_GEMM"),
+            blas_bytes: variable("QCS_EMU_BLAS_BYTES").unwrap_or(0),
             jit_error: std::env::var("QCS_EMU_JIT_ERROR").ok(),
             no_jit: switch("QCS_EMU_NO_JIT", false),
             stats: std::env::var_os("QCS_EMU_STATS").map(PathBuf::from),
@@ -77,6 +83,7 @@ impl Config {
                 check_races: switch("QCS_EMU_RACES", true),
                 profile: switch("QCS_EMU_PROFILE", false),
                 max_instructions: variable("QCS_EMU_MAX_INSTRUCTIONS").unwrap_or(defaults.max_instructions),
+                sample: variable("QCS_EMU_SAMPLE"),
             },
         }
     }

@@ -23,7 +23,11 @@ pub struct Counters {
     pub kernel_launches: u64,
     pub graph_launches: u64,
     pub graph_instantiations: u64,
+    /// Streams that came to take part in a capture
+    pub forks: u64,
     pub module_loads: u64,
+    /// Images that were not PTX, which are refused
+    pub machine_code_loads: u64,
     pub allocations: u64,
     pub frees: u64,
     pub profiler_starts: u64,
@@ -99,7 +103,9 @@ impl State {
             .integer("kernel_launches", c.kernel_launches)
             .integer("graph_launches", c.graph_launches)
             .integer("graph_instantiations", c.graph_instantiations)
+            .integer("forks", c.forks)
             .integer("module_loads", c.module_loads)
+            .integer("machine_code_loads", c.machine_code_loads)
             .integer("allocations", c.allocations)
             .integer("frees", c.frees)
             .integer("bytes_in_use", sum(GlobalMemory::in_use))

@@ -2,10 +2,10 @@
 
 use super::state::{current, ready};
 use super::status::*;
-use super::stream::{Stream, is_capturing};
+use super::stream::{Capture, Stream, is_capturing};
 use super::{Handle, destroy, object, put};
 use std::ffi::c_uint;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 struct Event {
@@ -13,6 +13,18 @@ struct Event {
     owner: usize,
     timing: bool,
     recorded: Mutex<Option<Instant>>,
+    /// The capture in which it was recorded last, and the stream
+    captured: Mutex<Option<(Arc<Capture>, usize)>>,
+}
+
+/// The capture of which an event is a point, and the stream.
+///
+/// # Safety
+/// `event` is null or live.
+pub unsafe fn captured(event: Handle) -> Option<(Arc<Capture>, usize)> {
+    // SAFETY: the caller vouches for the handle.
+    let event = unsafe { object::<Event>(event) }?;
+    event.captured.lock().unwrap_or_else(|e| e.into_inner()).clone()
 }
 
 const DISABLE_TIMING: c_uint = 2;
@@ -29,6 +41,7 @@ pub unsafe extern "C" fn cuEventCreate(event: *mut Handle, flags: c_uint) -> Sta
         owner,
         timing: flags & DISABLE_TIMING == 0,
         recorded: Mutex::new(None),
+        captured: Mutex::new(None),
     };
     // SAFETY: the caller vouches for the pointer.
     unsafe { put(event, Box::into_raw(Box::new(new)).cast()) }
@@ -49,6 +62,7 @@ pub unsafe extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> Status 
         );
         return INVALID_HANDLE;
     }
+    *event.captured.lock().unwrap_or_else(|e| e.into_inner()) = stream.capture();
     if !is_capturing(stream) {
         *event.recorded.lock().unwrap_or_else(|e| e.into_inner()) = Some(Instant::now());
     }

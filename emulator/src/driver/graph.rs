@@ -6,6 +6,7 @@ use super::status::*;
 use super::stream::{Command, Stream, is_capturing};
 use super::{Handle, destroy, object, put};
 use std::ffi::{c_int, c_ulonglong};
+use std::sync::Arc;
 
 struct Graph {
     /// The device of the context it was captured in
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn cuStreamBeginCapture_v2(stream: Handle, _mode: c_int) -
     if recording.is_some() {
         return ILLEGAL_STATE;
     }
-    *recording = Some(Vec::new());
+    *recording = Some(Arc::default());
     state.captures += 1;
     SUCCESS
 }
@@ -46,10 +47,14 @@ pub unsafe extern "C" fn cuStreamBeginCapture_v2(stream: Handle, _mode: c_int) -
 pub unsafe extern "C" fn cuStreamEndCapture(stream: Handle, graph: *mut Handle) -> Status {
     // SAFETY: the caller vouches for the stream.
     let stream = unsafe { Stream::of(stream) };
-    let Some(commands) = stream.lock().take() else {
+    let Some(capture) = stream.lock().take() else {
         return ILLEGAL_STATE;
     };
     driver().captures -= 1;
+    let Some(commands) = capture.end() else {
+        eprintln!("qcs-emulator: a capture ends although work of another stream was not waited for");
+        return CAPTURE_UNJOINED;
+    };
     let Some(owner) = stream.owner.or_else(current) else {
         return INVALID_CONTEXT;
     };

@@ -1,7 +1,7 @@
 //! Modules from PTX text.
 
 use super::function::Function;
-use super::state::{context_status, ready, usable};
+use super::state::{context_status, driver, ready, usable};
 use super::status::*;
 use super::{DevicePtr, Handle, destroy, object, put};
 use crate::device::LoadedModule;
@@ -81,12 +81,21 @@ unsafe fn load_into(module: *mut Handle, text: &str) -> Result<(), Refusal> {
 unsafe fn load_image(module: *mut Handle, image: *const c_void) -> Result<(), Refusal> {
     const ELF: u8 = 0x7f;
     const FAT_BINARY: u8 = 0x50;
+    /// Where the header of a 64-bit ELF file has its flags, the architecture in their lowest byte
+    const ELF_FLAGS: usize = 48;
     if image.is_null() {
         return Err(refuse(INVALID_VALUE, "the image is null"));
     }
     // SAFETY: not null; PTX text and binary images have at least one byte.
-    if matches!(unsafe { *image.cast::<u8>() }, ELF | FAT_BINARY) {
-        let log = "the image is machine code; only PTX text can be run";
+    let first = unsafe { *image.cast::<u8>() };
+    if matches!(first, ELF | FAT_BINARY) {
+        driver().counters.machine_code_loads += 1;
+        let architecture = match first {
+            // SAFETY: such an image has a whole header.
+            ELF => format!(" for sm_{}", unsafe { *image.cast::<u8>().add(ELF_FLAGS) }),
+            _ => String::new(),
+        };
+        let log = format!("the image is machine code{architecture}; only PTX text can be run");
         return Err(refuse(NO_BINARY_FOR_GPU, log));
     }
     // SAFETY: the caller passes zero-terminated text.

@@ -24,6 +24,8 @@ pub struct State {
     pub captures: u32,
     /// Allocations since start, for fault injection.
     pub allocation_number: u64,
+    /// Products of cuBLAS since start, for fault injection.
+    pub gemms: u64,
     /// Launches per kernel since start, for fault injection.
     pub launch_numbers: std::collections::HashMap<String, u64>,
 }
@@ -91,6 +93,7 @@ pub fn driver() -> MutexGuard<'static, State> {
             initialised: false,
             captures: 0,
             allocation_number: 0,
+            gemms: 0,
             launch_numbers: Default::default(),
         })
     });

@@ -42,6 +42,10 @@ statuses! {
         c"operation not permitted when stream is capturing";
     CAPTURE_INVALIDATED = 901, c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
         c"operation failed due to a previous error during capture";
+    CAPTURE_UNJOINED = 904, c"CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
+        c"the capture was not joined by a stream that took part in it";
+    CAPTURE_ISOLATION = 905, c"CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+        c"a dependency would cross the boundary of a capture";
     ILLEGAL_STATE = 401, c"CUDA_ERROR_ILLEGAL_STATE", c"the operation is not allowed in this state";
 }
 

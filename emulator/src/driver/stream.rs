@@ -1,12 +1,14 @@
 //! Streams: commands run at once, or are recorded while the stream is being captured.
 
+use super::event::captured;
 use super::launch::KernelLaunch;
 use super::state::{State, current, driver, ready, usable};
 use super::status::*;
 use super::{DevicePtr, Handle, destroy, put};
 use crate::libraries::Gemm;
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -124,10 +126,37 @@ fn fill(to: u64, value: u32, width: usize, count: usize) {
         .for_each(|element| element.copy_from_slice(&pattern[..width]));
 }
 
+/// What one or several streams record for a graph: in the order of submission, which respects every dependency.
+#[derive(Default)]
+pub struct Capture {
+    commands: Mutex<Vec<Command>>,
+    /// Streams that wait for an event of the capture take part in it: their addresses, and whether the first stream has waited
+    /// for all of their work.
+    forks: Mutex<BTreeMap<usize, bool>>,
+}
+
+impl Capture {
+    /// Ends the part of all forks. The commands, if every fork has been joined.
+    pub fn end(&self) -> Option<Vec<Command>> {
+        let forks = std::mem::take(&mut *locked(&self.forks));
+        for &fork in forks.keys() {
+            // SAFETY: a stream lives at least as long as a capture that it takes part in.
+            *unsafe { Stream::of(std::ptr::with_exposed_provenance_mut(fork)) }.lock() = None;
+        }
+        let joined = forks.values().all(|joined| *joined);
+        joined.then(|| std::mem::take(&mut *locked(&self.commands)))
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while the lock was held left a value that is still usable.
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
 pub struct Stream {
     /// The device of its context; a predefined stream is of the current one
     pub owner: Option<usize>,
-    pub recording: Mutex<Option<Vec<Command>>>,
+    pub recording: Mutex<Option<Arc<Capture>>>,
 }
 
 /// The null stream and the two predefined ones share an object.
@@ -147,8 +176,42 @@ impl Stream {
         unsafe { &*handle.cast::<Stream>() }
     }
 
-    pub fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<Command>>> {
-        self.recording.lock().unwrap_or_else(|e| e.into_inner())
+    pub fn lock(&self) -> MutexGuard<'_, Option<Arc<Capture>>> {
+        locked(&self.recording)
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).expose_provenance()
+    }
+
+    /// The capture that the stream takes part in, and which stream that is: what an event recorded there stands for.
+    pub fn capture(&self) -> Option<(Arc<Capture>, usize)> {
+        self.lock()
+            .as_ref()
+            .map(|capture| (Arc::clone(capture), self.address()))
+    }
+
+    /// Waits for an event of a capture: the stream joins the capture, or is joined by the one that recorded the event.
+    fn wait_captured(&self, event: &(Arc<Capture>, usize)) -> Status {
+        let (capture, from) = event;
+        let mut recording = self.lock();
+        match recording.as_ref() {
+            None => {
+                *recording = Some(Arc::clone(capture));
+                locked(&capture.forks).insert(self.address(), false);
+                driver().counters.forks += 1;
+            }
+            Some(own) if Arc::ptr_eq(own, capture) => {
+                if let Some(joined) = locked(&capture.forks).get_mut(from) {
+                    *joined = true;
+                }
+            }
+            Some(_) => {
+                eprintln!("qcs-emulator: a captured stream waits for an event of another capture");
+                return CAPTURE_ISOLATION;
+            }
+        }
+        SUCCESS
     }
 
     /// Whether kernels and graphs may go there now: see `usable`.
@@ -157,8 +220,11 @@ impl Stream {
     }
 
     pub fn submit(&self, command: Command) -> Status {
-        if let Some(recording) = self.lock().as_mut() {
-            recording.push(command);
+        if let Some((capture, address)) = self.capture() {
+            locked(&capture.commands).push(command);
+            if let Some(joined) = locked(&capture.forks).get_mut(&address) {
+                *joined = false;
+            }
             return SUCCESS;
         }
         command.run()
@@ -232,10 +298,24 @@ pub unsafe extern "C" fn cuStreamQuery(stream: Handle) -> Status {
     )
 }
 
+/// # Safety
+/// `stream` and `event` are live.
 #[unsafe(no_mangle)]
-pub extern "C" fn cuStreamWaitEvent(_stream: Handle, _event: Handle, _flags: c_uint) -> Status {
-    // Commands run in the order of their submission, so every event has happened already.
-    ready().map_or_else(|status| status, |_| SUCCESS)
+pub unsafe extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, _flags: c_uint) -> Status {
+    if let Err(status) = ready().map(|_| ()) {
+        return status;
+    }
+    // SAFETY: the caller vouches for the handles.
+    let (stream, captured) = unsafe { (Stream::of(stream), captured(event)) };
+    match captured {
+        Some(captured) => stream.wait_captured(&captured),
+        None if is_capturing(stream) => {
+            eprintln!("qcs-emulator: a captured stream waits for an event that is not of the capture");
+            CAPTURE_ISOLATION
+        }
+        // Commands run in the order of their submission, so the event has happened already.
+        None => SUCCESS,
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -19,6 +19,9 @@ pub struct Options {
     pub profile: bool,
     /// Warp instructions that one block may execute.
     pub max_instructions: u64,
+    /// Blocks of a launch that are run, evenly spread over the grid, where it has more: to count what all would do. Results
+    /// then mean nothing.
+    pub sample: Option<u64>,
 }
 
 impl Default for Options {
@@ -29,6 +32,7 @@ impl Default for Options {
             check_races: true,
             profile: false,
             max_instructions: 2_000_000_000,
+            sample: None,
         }
     }
 }
@@ -101,18 +105,30 @@ impl Environment<'_> {
     }
 }
 
-/// Runs all blocks. The first fault stops the others.
+/// Runs all blocks, or a sample of them, whose counts then stand for all. The first fault stops the others.
 pub fn run(env: &Environment) -> Result<Profile, LaunchError> {
-    let blocks = env.check()?;
+    let all = env.check()?;
+    match env.options.sample {
+        Some(sample) if sample < all => {
+            let mut profile = run_blocks(env, sample.max(1), |number| number * all / sample.max(1))?;
+            profile.stand_for(all);
+            Ok(profile)
+        }
+        _ => run_blocks(env, all, |number| number),
+    }
+}
+
+/// Runs as many blocks, of which `place` gives the numbers in the grid.
+fn run_blocks(env: &Environment, blocks: u64, place: impl Fn(u64) -> u64 + Sync) -> Result<Profile, LaunchError> {
     let next = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
     let workers = (env.options.workers.max(1) as u64).min(blocks) as usize;
     if workers == 1 {
-        return Ok(work(env, blocks, &next, &stop)?);
+        return Ok(work(env, blocks, &place, &next, &stop)?);
     }
     let outcomes: Vec<Result<Profile, Box<Fault>>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..workers)
-            .map(|_| scope.spawn(|| work(env, blocks, &next, &stop)))
+            .map(|_| scope.spawn(|| work(env, blocks, &place, &next, &stop)))
             .collect();
         threads
             .into_iter()
@@ -131,7 +147,13 @@ pub fn run(env: &Environment) -> Result<Profile, LaunchError> {
     fault.map_or(Ok(total), |f| Err(f.into()))
 }
 
-fn work(env: &Environment, blocks: u64, next: &AtomicU64, stop: &AtomicBool) -> Result<Profile, Box<Fault>> {
+fn work(
+    env: &Environment,
+    blocks: u64,
+    place: &impl Fn(u64) -> u64,
+    next: &AtomicU64,
+    stop: &AtomicBool,
+) -> Result<Profile, Box<Fault>> {
     let mut block = Block::new(env);
     let mut warps: Vec<Warp> = (0..env.threads_per_block().div_ceil(32))
         .map(|_| Warp::new(env))
@@ -141,7 +163,7 @@ fn work(env: &Environment, blocks: u64, next: &AtomicU64, stop: &AtomicBool) -> 
         if number >= blocks || stop.load(Ordering::Relaxed) {
             return Ok(block.profile);
         }
-        if let Err(fault) = block.run(&mut warps, env.block_index(number), stop) {
+        if let Err(fault) = block.run(&mut warps, env.block_index(place(number)), stop) {
             stop.store(true, Ordering::Relaxed);
             return Err(fault);
         }

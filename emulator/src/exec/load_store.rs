@@ -15,6 +15,9 @@ pub fn load(block: &mut Block, w: &mut Warp, i: &Access, mask: u32) -> Step {
         write: false,
     };
     block.observe(w, request, &addresses, mask)?;
+    if i.constant && block.env.options.profile {
+        block.profile.constant.touch(&addresses, mask);
+    }
     let mut from = [HostPtr::NOWHERE; LANES];
     for lane in lanes_of(mask) {
         from[lane] = block.resolve(w, request, addresses[lane], lane)?;

@@ -23,6 +23,17 @@ pub struct MemoryCounters {
 }
 
 impl MemoryCounters {
+    fn all_mut(&mut self) -> [&mut u64; 6] {
+        [
+            &mut self.global_requests,
+            &mut self.global_sectors,
+            &mut self.global_bytes,
+            &mut self.shared_requests,
+            &mut self.shared_wavefronts,
+            &mut self.shared_conflicts,
+        ]
+    }
+
     pub fn add(&mut self, other: &MemoryCounters) {
         self.global_requests += other.global_requests;
         self.global_sectors += other.global_sectors;
@@ -38,7 +49,7 @@ impl MemoryCounters {
 pub struct Footprint(HashMap<u64, u64>);
 
 impl Footprint {
-    fn touch(&mut self, addresses: &[u64; LANES], mask: u32) {
+    pub fn touch(&mut self, addresses: &[u64; LANES], mask: u32) {
         let (mut page, mut bits) = (u64::MAX, 0);
         for lane in lanes_of(mask) {
             let sector = addresses[lane] >> 5;
@@ -61,6 +72,12 @@ impl Footprint {
         other.0.iter().for_each(|(page, bits)| self.add(*page, *bits));
     }
 
+    /// The sectors of both.
+    pub fn common(&self, other: &Footprint) -> Footprint {
+        let both = |(page, bits): (&u64, &u64)| (*page, bits & other.0.get(page).copied().unwrap_or(0));
+        Footprint(self.0.iter().map(both).collect())
+    }
+
     /// Of the sectors, whole.
     pub fn bytes(&self) -> u64 {
         32 * self.0.values().map(|bits| u64::from(bits.count_ones())).sum::<u64>()
@@ -79,6 +96,8 @@ pub struct Profile {
     /// Sectors read and written; empty unless profiling was asked for.
     pub read: Footprint,
     pub written: Footprint,
+    /// Sectors read with `.nc`
+    pub constant: Footprint,
     pub blocks: u64,
 }
 
@@ -95,6 +114,7 @@ impl Profile {
             memory,
             read: Footprint::default(),
             written: Footprint::default(),
+            constant: Footprint::default(),
             blocks: 0,
         }
     }
@@ -103,12 +123,28 @@ impl Profile {
         self.executed.iter().sum()
     }
 
+    /// Makes the counts of some blocks those of `all`. Footprints stay: how much of them blocks share is not known.
+    pub fn stand_for(&mut self, all: u64) {
+        let (some, scaled) = (self.blocks.max(1), |count: &mut u64, some: u64| {
+            *count = *count * all / some
+        });
+        self.executed.iter_mut().for_each(|count| scaled(count, some));
+        scaled(&mut self.thread_instructions, some);
+        for counters in &mut self.memory {
+            for count in counters.all_mut() {
+                scaled(count, some);
+            }
+        }
+        self.blocks = all;
+    }
+
     pub fn merge(&mut self, other: &Profile) {
         self.executed.iter_mut().zip(&other.executed).for_each(|(a, b)| *a += b);
         self.memory.iter_mut().zip(&other.memory).for_each(|(a, b)| a.add(b));
         self.thread_instructions += other.thread_instructions;
         self.read.merge(&other.read);
         self.written.merge(&other.written);
+        self.constant.merge(&other.constant);
         self.blocks += other.blocks;
     }
 
@@ -243,6 +279,16 @@ mod tests {
         other.touch(&lanes(|l| 128 * l), 0xff);
         footprint.merge(&other);
         assert_eq!(footprint.bytes(), (5 + 6) * 32, "two of the eight sectors were known");
+    }
+
+    #[test]
+    fn counts_of_some_blocks_stand_for_all() {
+        let mut profile = Profile::new(2, true);
+        (profile.executed[1], profile.blocks) = (6, 3);
+        profile.memory[0].shared_wavefronts = 12;
+        profile.stand_for(10);
+        assert_eq!((profile.executed[1], profile.blocks), (20, 10));
+        assert_eq!(profile.memory[0].shared_wavefronts, 40);
     }
 
     #[test]

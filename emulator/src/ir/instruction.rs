@@ -294,6 +294,8 @@ pub struct Access {
     pub address: Address,
     pub regs: [Reg; 4],
     pub count: u8,
+    /// `.nc`: the program promises that nothing writes there while the kernel runs
+    pub constant: bool,
 }
 
 impl Access {

@@ -4,9 +4,11 @@ use super::gemm::Gemm;
 use super::handles::Handles;
 use super::matrix::{Operand, check};
 use super::refuse;
-use crate::driver::state::{driver, ready, ready_outside_capture};
+use crate::driver::state::{current, driver, ready, ready_outside_capture};
 use crate::driver::{Command, DevicePtr, Handle, SUCCESS, Status, Stream, is_capturing};
+use std::collections::BTreeSet;
 use std::ffi::c_int;
+use std::sync::{Mutex, MutexGuard};
 
 /// `cublasStatus_t`.
 pub type BlasStatus = c_int;
@@ -15,6 +17,7 @@ pub const CUBLAS_SUCCESS: BlasStatus = 0;
 pub const CUBLAS_NOT_INITIALIZED: BlasStatus = 1;
 pub const CUBLAS_ALLOC_FAILED: BlasStatus = 3;
 pub const CUBLAS_INVALID_VALUE: BlasStatus = 7;
+pub const CUBLAS_ARCH_MISMATCH: BlasStatus = 8;
 pub const CUBLAS_EXECUTION_FAILED: BlasStatus = 13;
 
 /// 12.8, the release whose names cudarc is told to bind.
@@ -27,6 +30,19 @@ struct Settings {
     /// Address of the stream; 0 is the default one.
     stream: usize,
     workspace: Option<Operand>,
+    /// Device memory that the library keeps for itself
+    own: DevicePtr,
+}
+
+/// What decides which of its kernels the library launches.
+type Kind = (Option<usize>, &'static str, bool, bool, [usize; 3]);
+
+/// The kinds of products whose kernels are loaded.
+static LOADED: Mutex<BTreeSet<Kind>> = Mutex::new(BTreeSet::new());
+
+fn loaded() -> MutexGuard<'static, BTreeSet<Kind>> {
+    // A panic while the lock was held left a set that is still one.
+    LOADED.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 static HANDLES: Handles<Settings> = Handles::new();
@@ -61,9 +77,18 @@ pub unsafe extern "C" fn cublasCreate_v2(handle: *mut Handle) -> BlasStatus {
     if handle.is_null() {
         return refuse(NAME, CUBLAS_INVALID_VALUE, "no place for the handle");
     }
+    let own = match state.config.blas_bytes {
+        0 => 0,
+        bytes if state.memory().in_use().saturating_add(bytes) <= state.config.memory => {
+            state.memory().allocate(bytes).unwrap_or(0)
+        }
+        _ => return refuse(NAME, CUBLAS_ALLOC_FAILED, "the device is full"),
+    };
     state.count_call(NAME);
+    let created = HANDLES.create();
+    HANDLES.change(created, |settings| settings.own = own);
     // SAFETY: not null, and the caller vouches for the rest.
-    unsafe { handle.write(HANDLES.create()) };
+    unsafe { handle.write(created) };
     CUBLAS_SUCCESS
 }
 
@@ -74,8 +99,12 @@ pub extern "C" fn cublasDestroy_v2(handle: Handle) -> BlasStatus {
         Ok(state) => state,
         Err(status) => return no_context(NAME, status),
     };
+    let own = HANDLES.get(handle).map_or(0, |settings| settings.own);
     if !HANDLES.destroy(handle) {
         return unknown_handle(NAME);
+    }
+    if own != 0 {
+        state.memory().free(own);
     }
     state.count_call(NAME);
     CUBLAS_SUCCESS
@@ -103,11 +132,10 @@ pub unsafe extern "C" fn cublasSetStream_v2(handle: Handle, stream: Handle) -> B
     if unsafe { Stream::of(stream) }.usable("cuBLAS in a stream") != SUCCESS {
         return CUBLAS_INVALID_VALUE;
     }
-    let settings = Settings {
-        stream: stream.expose_provenance(),
-        workspace: None,
-    };
-    if !HANDLES.change(handle, |old| *old = settings) {
+    let stream = stream.expose_provenance();
+    if !HANDLES.change(handle, |settings| {
+        (settings.stream, settings.workspace) = (stream, None)
+    }) {
         return unknown_handle("cublasSetStream_v2");
     }
     CUBLAS_SUCCESS
@@ -181,6 +209,22 @@ fn submit(handle: Handle, gemm: Result<Gemm, String>, function: &'static str) ->
             let reason = "captured without a workspace: the library would allocate one inside the graph";
             return refuse(function, CUBLAS_ALLOC_FAILED, reason);
         }
+        let extents = [gemm.c.rows, gemm.c.columns, gemm.k];
+        let kind = (current(), function, gemm.transpose_a, gemm.transpose_b, extents);
+        if is_capturing(stream) && !loaded().contains(&kind) {
+            let reason =
+                "the first product of its kind is being captured: before CUDA 12.3 no kernel can be loaded there";
+            return refuse(function, CUBLAS_EXECUTION_FAILED, reason);
+        }
+        state.gemms += 1;
+        if state.config.fail_gemm.is_some_and(|first| state.gemms >= first) {
+            return refuse(
+                function,
+                CUBLAS_ARCH_MISMATCH,
+                "the library is to have no kernel for this GPU",
+            );
+        }
+        loaded().insert(kind);
         state.count_call(function);
     }
     match stream.submit(Command::Gemm(Box::new(gemm))) {

@@ -302,6 +302,13 @@ fn a_captured_product_runs_with_every_launch_of_its_graph() {
                 "setting the stream gave up the workspace"
             );
             assert_eq!(cublasSetWorkspace_v2(handle, workspace, 4096), CUBLAS_SUCCESS);
+            assert_eq!(add.run(), CUBLAS_EXECUTION_FAILED, "its kernel is not loaded yet");
+            let mut empty = null_mut();
+            ok(cuStreamEndCapture(stream, &mut empty));
+            assert_eq!(add.run(), CUBLAS_SUCCESS);
+            ok(cuMemsetD8_v2(add.c, 0, 8));
+            ok(cuMemsetD8_v2(workspace, 255, 4096));
+            ok(cuStreamBeginCapture_v2(stream, 2));
             assert_eq!(add.run(), CUBLAS_SUCCESS);
             assert_eq!(cublasCreate_v2(&mut null_mut()), CUBLAS_EXECUTION_FAILED);
             let (mut graph, mut instance) = (null_mut(), null_mut());
@@ -321,7 +328,7 @@ fn a_captured_product_runs_with_every_launch_of_its_graph() {
             );
             let text = stats();
             assert!(
-                text.contains(r#"{"function": "cublasDgemm_v2", "calls": 1, "runs": 3}"#),
+                text.contains(r#"{"function": "cublasDgemm_v2", "calls": 2, "runs": 4}"#),
                 "{text}"
             );
             ok(cuMemFree_v2(add.a));

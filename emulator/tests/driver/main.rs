@@ -6,6 +6,7 @@ mod nvtx;
 mod several;
 mod solver;
 
+use blas::from_device;
 use qcs_emulator::driver::*;
 use qcs_emulator::stand_in::Child;
 use std::ffi::{CStr, CString, c_void};
@@ -104,6 +105,51 @@ fn stats() -> String {
             .to_string_lossy()
             .into_owned()
     }
+}
+
+#[test]
+fn a_captured_stream_forks_and_must_be_joined() {
+    Child::new().run(|| {
+        start();
+        let (mut one, mut other, mut event, mut back) = (null_mut(), null_mut(), null_mut(), null_mut());
+        // SAFETY: every handle was made here, and every pointer is valid.
+        unsafe {
+            ok(cuStreamCreate(&mut one, 1));
+            ok(cuStreamCreate(&mut other, 1));
+            ok(cuEventCreate(&mut event, 2));
+            ok(cuEventCreate(&mut back, 2));
+            let mut at = 0;
+            ok(cuMemAlloc_v2(&mut at, 8));
+            ok(cuMemsetD8_v2(at, 0, 8));
+            let branch = |joined: bool| {
+                ok(cuStreamBeginCapture_v2(one, 2));
+                ok(cuEventRecord(event, one));
+                ok(cuStreamWaitEvent(other, event, 0));
+                ok(cuMemsetD32Async(at, 7, 1, other));
+                ok(cuMemsetD32Async(at + 4, 9, 1, one));
+                if joined {
+                    ok(cuEventRecord(back, other));
+                    ok(cuStreamWaitEvent(one, back, 0));
+                }
+                let mut graph = null_mut();
+                (cuStreamEndCapture(one, &mut graph), graph)
+            };
+            assert_eq!(branch(false).0, CAPTURE_UNJOINED);
+            let (status, graph) = branch(true);
+            ok(status);
+            assert_eq!(from_device::<u32>(at, 2), [0, 0], "captured, not run");
+            let mut instance = null_mut();
+            ok(cuGraphInstantiateWithFlags(&mut instance, graph, 0));
+            ok(cuGraphLaunch(instance, one));
+            assert_eq!(from_device::<u32>(at, 2), [7, 9]);
+            // The other stream is its own again.
+            ok(cuMemsetD32Async(at, 1, 1, other));
+            assert_eq!(from_device::<u32>(at, 1), [1]);
+            ok(cuEventRecord(back, other));
+            ok(cuStreamBeginCapture_v2(one, 2));
+            assert_eq!(cuStreamWaitEvent(one, back, 0), CAPTURE_ISOLATION);
+        }
+    });
 }
 
 #[test]

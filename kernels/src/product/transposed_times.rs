@@ -1,13 +1,15 @@
 //! y = Aᵀ·g for every state of a batch: the likelihood score Aᵀ·g itself, and Uᵀ·h.
 //!
-//! A block computes 32 columns for 8 states: a lane has a column, the warps share the rows, and their sums are
-//! joined in order at the end. A piece of g lies in shared memory, where all lanes read the same word at a time.
+//! A block computes 8 columns for 8 states: eight lanes have a column each, 32 such *groups* share the rows, and their sums
+//! are joined in order at the end. So few columns are two sectors of a row, and a matrix of 2000 columns gives 250 blocks:
+//! with a quarter of them most multiprocessors of a V100 had one, and memory was at 421 of 900 GB/s in a simulator. A piece of g
+//! lies in shared memory, where all lanes of a group read the same word at a time.
 
 use crate::global::Global;
 use crate::launch::{Arguments, Launch, THREADS};
 
 /// Columns of a block.
-const COLUMNS: u32 = 32;
+const COLUMNS: u32 = 8;
 /// States of a block.
 const STATES: u32 = 8;
 
@@ -66,25 +68,26 @@ pub fn transposed_times<E: Copy + Into<f64>>(matrix: &[E], g: &[f64], y: &mut [f
 #[cfg(target_arch = "nvptx64")]
 mod kernel {
     use super::*;
-    use crate::device::{Shared, WARP, barrier, block, block_y, shared_memory, thread};
+    use crate::device::{Shared, barrier, block, block_y, shared_memory, thread};
     use crate::float::Float;
     use crate::product::Element;
 
-    const WARPS: u32 = THREADS / WARP;
+    /// Threads that share the rows of a column.
+    const GROUPS: u32 = THREADS / COLUMNS;
+    /// Rows of a group in each piece of g.
+    const ROWS_OF_GROUP: usize = 4;
     /// Rows of g in shared memory at a time.
-    const ROWS: u32 = THREADS / STATES;
-    /// Rows of a warp in each piece of g.
-    const ROWS_OF_WARP: usize = (ROWS / WARPS) as usize;
+    const ROWS: u32 = GROUPS * ROWS_OF_GROUP as u32;
 
-    // g as `[ROWS][STATES]`, and at the end the sums as `[WARPS][STATES][COLUMNS]`, in f64.
+    // g as `[ROWS][STATES]`, and at the end the sums as `[GROUPS][STATES][COLUMNS]`, in f64.
     shared_memory!(scratch, "QCS_TRANSPOSED_TIMES", 16384);
 
     #[inline(always)]
     unsafe fn transposed_times<E: Element, Y: Element>(args: &TransposedTimesArgs<E, Y>) {
-        let (lane, warp) = (thread() % WARP, thread() / WARP);
+        let (group, of_group) = (thread() / COLUMNS, thread() % COLUMNS);
         let first_state = block_y() * STATES;
         // Past the end the last column and the last state are computed again, and not stored.
-        let column = (block() * COLUMNS + lane).min(args.columns - 1) as usize;
+        let column = (block() * COLUMNS + of_group).min(args.columns - 1) as usize;
         let (place_row, place_state) = (thread() / STATES, thread() % STATES);
         let g = args
             .g
@@ -94,17 +97,21 @@ mod kernel {
         while first < args.rows {
             // SAFETY: all threads come here; rows past the end count with g = 0.
             unsafe {
-                let row = first + place_row;
-                let value = if row < args.rows { g.read(row as usize) } else { 0.0 };
-                scratch().at(thread() * 8).store_f64(value);
-                barrier();
-                let own = warp * ROWS_OF_WARP as u32;
-                let a: [f64; ROWS_OF_WARP] = core::array::from_fn(|r| {
-                    let row = (first + own + r as u32).min(args.rows - 1) as usize;
+                // All loads of a piece are on their way before the first is waited for.
+                let a: [f64; ROWS_OF_GROUP] = core::array::from_fn(|r| {
+                    let row = (first + r as u32 * GROUPS + group).min(args.rows - 1) as usize;
                     args.matrix.read(row * args.columns as usize + column).wide()
                 });
-                for r in 0..ROWS_OF_WARP {
-                    let row = scratch().at((own + r as u32) * STATES * 8);
+                let values: [f64; ROWS_OF_GROUP] = core::array::from_fn(|r| {
+                    let row = first + r as u32 * GROUPS + place_row;
+                    if row < args.rows { g.read(row as usize) } else { 0.0 }
+                });
+                for r in 0..ROWS_OF_GROUP {
+                    scratch().at((r as u32 * THREADS + thread()) * 8).store_f64(values[r]);
+                }
+                barrier();
+                for r in 0..ROWS_OF_GROUP {
+                    let row = scratch().at((r as u32 * GROUPS + group) * STATES * 8);
                     sums = add(a[r], row, sums);
                 }
                 barrier();
@@ -115,19 +122,21 @@ mod kernel {
         unsafe {
             for s in 0..STATES as usize {
                 scratch()
-                    .at(((warp * STATES + s as u32) * COLUMNS + lane) * 8)
+                    .at(((group * STATES + s as u32) * COLUMNS + of_group) * 8)
                     .store_f64(sums[s]);
             }
             barrier();
-            // A thread joins the warps for one column of one state: warp w takes state w.
-            let (column, state) = (block() * COLUMNS + lane, first_state + warp);
-            let mut sum = 0.0;
-            let mut other = 0;
-            while other < WARPS {
-                sum += scratch().at(((other * STATES + warp) * COLUMNS + lane) * 8).load_f64();
-                other += 1;
-            }
-            if column < args.columns && state < args.states {
+            // A thread joins the groups for one column of one state.
+            let (column, state) = (block() * COLUMNS + of_group, first_state + group);
+            if group < STATES && column < args.columns && state < args.states {
+                let mut sum = 0.0;
+                let mut other = 0;
+                while other < GROUPS {
+                    sum += scratch()
+                        .at(((other * STATES + group) * COLUMNS + of_group) * 8)
+                        .load_f64();
+                    other += 1;
+                }
                 args.y
                     .store(state as usize * args.columns as usize + column as usize, Y::narrow(sum));
             }

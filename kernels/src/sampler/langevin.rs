@@ -187,6 +187,26 @@ impl Four {
         }
     }
 
+    /// The same of an array that this kernel also writes: [`read`](Self::read) may take it from a cache that stores do not
+    /// reach.
+    #[inline(always)]
+    pub unsafe fn load(&self, from: Global<f32>) -> [f32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.aligned {
+                return from.load4(self.first);
+            }
+            let at = |e: u32| {
+                if e < self.count {
+                    from.load(self.first + e as usize)
+                } else {
+                    0.0
+                }
+            };
+            [at(0), at(1), at(2), at(3)]
+        }
+    }
+
     #[inline(always)]
     pub unsafe fn store(&self, to: Global<f32>, values: [f32; 4]) {
         // SAFETY: the caller's promise.
@@ -282,7 +302,7 @@ mod kernel {
             }
             let next = four.read(args.next);
             if args.velocity.is_some() {
-                let x = four.read(args.x);
+                let x = four.load(args.x);
                 four.store(
                     args.velocity,
                     [next[0] - x[0], next[1] - x[1], next[2] - x[2], next[3] - x[3]],

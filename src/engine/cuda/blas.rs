@@ -5,32 +5,62 @@
 
 use std::ffi::{c_int, c_void};
 
-use cudarc::cublas::result::{self, CublasError};
-use cudarc::cublas::sys::{self, cublasOperation_t as Operation};
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
 
-use super::library::require;
+use super::library::functions;
 use crate::{Error, Result};
 
-/// Bytes that [`Blas::set_workspace`] takes: what cuBLAS allocates for itself before Hopper.
+/// Bytes that [`Blas::lend_workspace`] takes: what cuBLAS allocates for itself before Hopper.
 pub const WORKSPACE_BYTES: usize = 4 << 20;
 /// What cuBLAS demands of the workspace's address.
 pub const WORKSPACE_ALIGNMENT: usize = 256;
 
-const FUNCTIONS: [&str; 7] = [
-    "cublasCreate_v2",
-    "cublasDestroy_v2",
-    "cublasGetVersion_v2",
-    "cublasSetStream_v2",
-    "cublasSetWorkspace_v2",
-    "cublasSgemm_v2",
-    "cublasDgemm_v2",
-];
+type Handle = *mut c_void;
+
+// 12 first: of the three it alone has kernels for every GPU from Volta to Blackwell.
+functions! { "cublas", [12, 13, 11];
+    create: fn(*mut Handle) = "cublasCreate_v2";
+    destroy: fn(Handle) = "cublasDestroy_v2";
+    version: fn(Handle, *mut c_int) = "cublasGetVersion_v2";
+    set_stream: fn(Handle, CUstream) = "cublasSetStream_v2";
+    set_workspace: fn(Handle, CUdeviceptr, usize) = "cublasSetWorkspace_v2";
+    sgemm: fn(
+        Handle, c_int, c_int, c_int, c_int, c_int, *const f32, CUdeviceptr, c_int, CUdeviceptr, c_int, *const f32,
+        CUdeviceptr, c_int,
+    ) = "cublasSgemm_v2";
+    dgemm: fn(
+        Handle, c_int, c_int, c_int, c_int, c_int, *const f64, CUdeviceptr, c_int, CUdeviceptr, c_int, *const f64,
+        CUdeviceptr, c_int,
+    ) = "cublasDgemm_v2";
+}
+
+/// `cublasOperation_t`
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub enum Operation {
+    Plain = 0,
+    Transposed = 1,
+}
 
 /// cuBLAS on one stream of the context that is current when it is opened; to be dropped before that context.
 pub struct Blas {
-    handle: sys::cublasHandle_t,
+    functions: &'static Functions,
+    handle: Handle,
+    stream: CUstream,
     version: c_int,
+}
+
+/// Stream and memory that cuBLAS works in until this is dropped. What was captured keeps them.
+#[must_use = "stream and workspace are given up when this is dropped"]
+pub struct Workspace<'a>(&'a Blas);
+
+impl Drop for Workspace<'_> {
+    fn drop(&mut self) {
+        // Setting the stream gives the library its own workspace back: nobody may work in memory that a session frees.
+        // A context that has failed has no more products.
+        // SAFETY: handle and stream are alive.
+        let _ = unsafe { (self.0.functions.set_stream)(self.0.handle, self.0.stream) };
+    }
 }
 
 /// A matrix `[rows, columns]` and the number of vectors it meets.
@@ -50,18 +80,18 @@ impl Blas {
     /// # Safety
     /// `stream` belongs to the current context and outlives the value.
     pub unsafe fn open(stream: CUstream) -> Result<Self> {
-        // SAFETY: looks for the library and closes it again; `culib` is called only if it was found.
+        let functions = Functions::get()?;
+        let mut blas = Self {
+            functions,
+            handle: std::ptr::null_mut(),
+            stream,
+            version: 0,
+        };
+        // SAFETY: the handle and the version are written; the caller vouches for the stream.
         unsafe {
-            let has = |function: &[u8]| sys::culib().get::<*const c_void>(function).is_ok();
-            require("libcublas", sys::is_culib_present(), &FUNCTIONS, has)?;
-        }
-        let handle = result::create_handle().map_err(failed("start"))?;
-        let mut blas = Self { handle, version: 0 };
-        // SAFETY: the handle was just made; the caller vouches for the stream.
-        unsafe {
-            result::set_stream(handle, stream.cast()).map_err(failed("use the stream"))?;
-            let version = sys::cublasGetVersion_v2(handle, &mut blas.version);
-            version.result().map_err(failed("tell its version"))?;
+            done("start", (functions.create)(&mut blas.handle))?;
+            done("use the stream", (functions.set_stream)(blas.handle, stream))?;
+            done("tell its version", (functions.version)(blas.handle, &mut blas.version))?;
         }
         Ok(blas)
     }
@@ -72,19 +102,22 @@ impl Blas {
         format!("{}.{}.{}", v / 10_000, v / 100 % 100, v % 100)
     }
 
-    /// Gives cuBLAS memory to work in. Without it, a captured product would allocate some inside of the graph.
+    /// Lends cuBLAS a stream, and memory to work in. Without it, a captured product would allocate some inside of the graph.
     ///
     /// # Errors
     /// [`Error::Device`] if the address is not aligned to [`WORKSPACE_ALIGNMENT`].
     ///
     /// # Safety
-    /// [`WORKSPACE_BYTES`] of device memory lie at `workspace`, are used by nothing else, and live as long as products
-    /// are computed, by launches of captured graphs too.
-    pub unsafe fn set_workspace(&self, workspace: CUdeviceptr) -> Result<()> {
-        // SAFETY: the caller vouches for the memory.
-        unsafe { sys::cublasSetWorkspace_v2(self.handle, workspace as *mut c_void, WORKSPACE_BYTES) }
-            .result()
-            .map_err(failed("use the workspace"))
+    /// [`WORKSPACE_BYTES`] of device memory lie at `workspace`, are used by nothing else, and live as long as the result
+    /// and as graphs in which products were captured meanwhile. The stream is of the context that the library was opened in.
+    pub unsafe fn lend_workspace(&self, stream: CUstream, workspace: CUdeviceptr) -> Result<Workspace<'_>> {
+        // SAFETY: the caller vouches for stream and memory.
+        unsafe {
+            done("use the stream", (self.functions.set_stream)(self.handle, stream))?;
+            let lent = Workspace(self);
+            let status = (self.functions.set_workspace)(self.handle, workspace, WORKSPACE_BYTES);
+            done("use the workspace", status).map(|()| lent)
+        }
     }
 
     /// z\[b, m\] = Σ_n A\[m, n\]·x\[b, n\]: `a` is `[rows, columns]`, `x` `[states, columns]`, `z` `[states, rows]`.
@@ -102,13 +135,15 @@ impl Blas {
         z: CUdeviceptr,
     ) -> Result<()> {
         let [rows, columns, states] = extents(shape)?;
-        let operations = (Operation::CUBLAS_OP_T, Operation::CUBLAS_OP_N);
+        let operations = (Operation::Transposed, Operation::Plain);
         // SAFETY: the caller vouches for the arrays.
         unsafe {
             let arrays = [(a, columns), (x, columns), (z, rows)];
-            T::gemm(self.handle, operations, [rows, states, columns], arrays)
+            done(
+                "multiply by A",
+                T::gemm(self, operations, [rows, states, columns], arrays),
+            )
         }
-        .map_err(failed("multiply by A"))
     }
 
     /// s\[b, n\] = Σ_m A\[m, n\]·g\[b, m\]: `a` is `[rows, columns]`, `g` `[states, rows]`, `s` `[states, columns]`.
@@ -126,25 +161,40 @@ impl Blas {
         s: CUdeviceptr,
     ) -> Result<()> {
         let [rows, columns, states] = extents(shape)?;
-        let operations = (Operation::CUBLAS_OP_N, Operation::CUBLAS_OP_N);
+        let operations = (Operation::Plain, Operation::Plain);
         // SAFETY: the caller vouches for the arrays.
         unsafe {
             let arrays = [(a, columns), (g, rows), (s, columns)];
-            T::gemm(self.handle, operations, [columns, states, rows], arrays)
+            let status = T::gemm(self, operations, [columns, states, rows], arrays);
+            done("multiply by the transpose of A", status)
         }
-        .map_err(failed("multiply by the transpose of A"))
     }
 }
 
 impl Drop for Blas {
     fn drop(&mut self) {
-        // SAFETY: the handle is used by nobody any more. Nothing can be done about a failure.
-        let _ = unsafe { result::destroy_handle(self.handle) };
+        if !self.handle.is_null() {
+            // SAFETY: the handle is used by nobody any more. Nothing can be done about a failure.
+            let _ = unsafe { (self.functions.destroy)(self.handle) };
+        }
     }
 }
 
-fn failed(what: &'static str) -> impl Fn(CublasError) -> Error {
-    move |e| Error::Device(format!("cuBLAS cannot {what}: {:?}", e.0))
+/// What a status means.
+fn done(what: &str, status: c_int) -> Result<()> {
+    let name = match status {
+        0 => return Ok(()),
+        1 => "NOT_INITIALIZED",
+        3 => "ALLOC_FAILED",
+        7 => "INVALID_VALUE",
+        8 => "ARCH_MISMATCH",
+        11 => "MAPPING_ERROR",
+        13 => "EXECUTION_FAILED",
+        14 => "INTERNAL_ERROR",
+        15 => "NOT_SUPPORTED",
+        _ => return Err(Error::Device(format!("cuBLAS cannot {what}: status {status}"))),
+    };
+    Err(Error::Device(format!("cuBLAS cannot {what}: CUBLAS_STATUS_{name}")))
 }
 
 fn extents(shape: Shape) -> Result<[c_int; 3]> {
@@ -157,35 +207,36 @@ fn extents(shape: Shape) -> Result<[c_int; 3]> {
 
 /// A precision of cuBLAS. Sums of f32 are taken in f32, not in TF32: that is the library's default.
 pub trait Real {
-    /// C = op(A)·op(B), column-major, for op(A) m × k and op(B) k × n; an array comes with its leading dimension.
+    /// C = op(A)·op(B), column-major, for op(A) m × k and op(B) k × n; an array comes with its leading dimension. Gives the
+    /// library's status.
     ///
     /// # Safety
     /// The arrays lie in device memory, and C overlaps neither of the others.
     #[doc(hidden)]
     unsafe fn gemm(
-        handle: sys::cublasHandle_t,
+        blas: &Blas,
         operations: (Operation, Operation),
         extents: [c_int; 3],
         arrays: [(CUdeviceptr, c_int); 3],
-    ) -> Result<(), CublasError>;
+    ) -> c_int;
 }
 
 macro_rules! real {
-    ($type:ty, $gemm:path) => {
+    ($type:ty, $gemm:ident) => {
         impl Real for $type {
             unsafe fn gemm(
-                handle: sys::cublasHandle_t,
+                blas: &Blas,
                 (ta, tb): (Operation, Operation),
                 [m, n, k]: [c_int; 3],
                 [(a, lda), (b, ldb), (c, ldc)]: [(CUdeviceptr, c_int); 3],
-            ) -> Result<(), CublasError> {
+            ) -> c_int {
                 let (one, zero): ($type, $type) = (1.0, 0.0);
-                let (a, b, c) = (a as *const $type, b as *const $type, c as *mut $type);
+                let (ta, tb) = (ta as c_int, tb as c_int);
                 // SAFETY: the caller vouches for the arrays; the scalars are read before the call returns.
-                unsafe { $gemm(handle, ta, tb, m, n, k, &one, a, lda, b, ldb, &zero, c, ldc) }
+                unsafe { (blas.functions.$gemm)(blas.handle, ta, tb, m, n, k, &one, a, lda, b, ldb, &zero, c, ldc) }
             }
         }
     };
 }
-real!(f32, result::sgemm);
-real!(f64, result::dgemm);
+real!(f32, sgemm);
+real!(f64, dgemm);

@@ -6,27 +6,43 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CString, c_void};
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 use qcs_kernels::launch::Launch;
 
+use super::image::{Image, explained, load};
+use super::library::Library;
 use crate::{Error, Result};
 
 /// The oldest driver that has every function the engine calls: CUDA 11.4.
 const OLDEST_DRIVER: i32 = 11_040;
 
-/// A usable GPU with our kernels loaded. All work goes through one stream.
+/// A usable GPU with our kernels loaded. All work goes through one stream, and inside of a graph through a second one.
 pub struct Device {
     ordinal: usize,
     raw: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
+    side: sys::CUstream,
+    /// Where the second stream leaves the first one in a capture, and where it comes back
+    forked: sys::CUevent,
+    joined: sys::CUevent,
     module: sys::CUmodule,
     functions: RefCell<HashMap<String, sys::CUfunction>>,
     pub properties: Properties,
+    /// Where the kernels come from
+    pub image: Image,
+}
+
+/// Which of a device's streams: inside of a graph the side lane is a branch beside the main one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    Main,
+    Side,
 }
 
 /// What a device is.
@@ -39,12 +55,32 @@ pub struct Properties {
     /// In kHz
     pub clock: u32,
     pub total_bytes: usize,
+    /// The CUDA version that the driver is for: 12080 is 12.8
+    pub driver: i32,
+}
+
+/// What a kernel takes of a multiprocessor, as the driver sees it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct KernelResources {
+    pub name: String,
+    /// Of a thread
+    pub registers: i32,
+    /// Bytes of a thread: registers that did not fit
+    pub local: i32,
+    /// Bytes of a block
+    pub shared: i32,
+    /// Threads that a block may have
+    pub most_threads: i32,
 }
 
 /// Whether the machine has a CUDA driver at all.
 pub fn driver_is_installed() -> bool {
+    // Held from the first question on: cudarc closes what it has found and opens it again, and a driver should not be
+    // started twice.
+    static HELD: OnceLock<Option<Library>> = OnceLock::new();
+    let held = HELD.get_or_init(|| Library::open("cuda", &[1]).ok());
     // SAFETY: looks for the library and closes it again.
-    unsafe { sys::is_culib_present() }
+    held.is_some() && unsafe { sys::is_culib_present() }
 }
 
 /// How many GPUs there are.
@@ -64,10 +100,7 @@ pub fn count() -> Result<usize> {
             name(e)
         )),
     })?;
-    let mut version = 0;
-    // SAFETY: writes one integer.
-    unsafe { sys::cuDriverGetVersion(&mut version) }
-        .result()
+    let version = driver_version()
         .map_err(|e| Error::Device(format!("the NVIDIA driver does not say its version ({})", name(e))))?;
     if version < OLDEST_DRIVER {
         let dotted = |v: i32| format!("{}.{}", v / 1000, v % 1000 / 10);
@@ -82,6 +115,13 @@ pub fn count() -> Result<usize> {
         Ok(_) => Err(no_device()),
         Err(e) => Err(Error::Device(format!("the NVIDIA driver fails ({})", name(e)))),
     }
+}
+
+fn driver_version() -> Result<i32, DriverError> {
+    let mut version = 0;
+    // SAFETY: writes one integer.
+    unsafe { sys::cuDriverGetVersion(&mut version) }.result()?;
+    Ok(version)
 }
 
 fn no_device() -> Error {
@@ -104,18 +144,15 @@ impl Device {
         let failed = |what: &'static str| move |e| Error::Device(format!("cuda:{ordinal}: cannot {what}: {}", name(e)));
         let raw = result::device::get(ordinal as i32).map_err(failed("be opened"))?;
         let properties = Properties::of(raw).map_err(failed("be asked what it is"))?;
-        let ptx = match properties.capability {
-            80.. => qcs_kernels::PTX_SM_80,
-            70..80 => qcs_kernels::PTX_SM_70,
-            old => {
-                return Err(Error::Device(format!(
-                    "cuda:{ordinal}, {}: compute capability {}.{} is too old, the kernels need 7.0 (V100); use --device cpu",
-                    properties.name,
-                    old / 10,
-                    old % 10
-                )));
-            }
-        };
+        if properties.capability < 70 {
+            return Err(Error::Device(format!(
+                "cuda:{ordinal}, {}: compute capability {}.{} is too old, the kernels need 7.0 (V100); use --device cpu",
+                properties.name,
+                properties.capability / 10,
+                properties.capability % 10
+            )));
+        }
+        let ptx = Image::ptx(properties.capability);
         // SAFETY: a device of this process; the context is released when the value is dropped.
         let context = unsafe { result::primary_ctx::retain(raw) }.map_err(failed("make a context"))?;
         let mut device = Self {
@@ -123,15 +160,23 @@ impl Device {
             raw,
             context,
             stream: std::ptr::null_mut(),
+            side: std::ptr::null_mut(),
+            forked: std::ptr::null_mut(),
+            joined: std::ptr::null_mut(),
             module: std::ptr::null_mut(),
             functions: RefCell::default(),
             properties,
+            image: ptx,
         };
         device.current()?;
-        device.stream = result::stream::create(result::stream::StreamKind::NonBlocking)
-            .map_err(|e| device.failed("make a stream", e))?;
-        let text = CString::new(ptx).expect("PTX has no NUL");
-        device.module = load_module(&text).map_err(|refusal| refusal.explained(&device))?;
+        let stream = || result::stream::create(result::stream::StreamKind::NonBlocking);
+        let event = || result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
+        device.stream = stream().map_err(|e| device.failed("make a stream", e))?;
+        device.side = stream().map_err(|e| device.failed("make a stream", e))?;
+        device.forked = event().map_err(|e| device.failed("make an event", e))?;
+        device.joined = event().map_err(|e| device.failed("make an event", e))?;
+        (device.module, device.image) =
+            load(ptx, device.properties.capability).map_err(|refusals| Error::Device(explained(&refusals, &device)))?;
         Ok(device)
     }
 
@@ -141,6 +186,31 @@ impl Device {
 
     pub fn stream(&self) -> sys::CUstream {
         self.stream
+    }
+
+    /// The stream of a lane.
+    pub fn lane(&self, lane: Lane) -> sys::CUstream {
+        match lane {
+            Lane::Main => self.stream,
+            Lane::Side => self.side,
+        }
+    }
+
+    /// Lets the side lane begin after what was put on the main one.
+    pub fn fork(&self) -> Result<()> {
+        self.order(self.forked, self.stream, self.side)
+    }
+
+    /// Lets the main lane go on after what was put on the side one.
+    pub fn join(&self) -> Result<()> {
+        self.order(self.joined, self.side, self.stream)
+    }
+
+    fn order(&self, event: sys::CUevent, first: sys::CUstream, then: sys::CUstream) -> Result<()> {
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: event and streams are ours.
+        unsafe { result::event::record(event, first).and_then(|()| result::stream::wait_event(then, event, flags)) }
+            .map_err(|e| self.failed("order its streams", e))
     }
 
     /// Makes the device the one that this thread's driver calls mean.
@@ -215,11 +285,33 @@ impl Device {
         Ok(function)
     }
 
+    /// All kernels, by name.
+    pub fn kernels(&self) -> Result<Vec<KernelResources>> {
+        use sys::CUfunction_attribute_enum as Attribute;
+        let names = Image::kernels(self.properties.capability);
+        let resources = |kernel: &str| {
+            let function = self.function(kernel)?;
+            // SAFETY: a function of the module.
+            let attribute = |which| {
+                unsafe { result::function::get_function_attribute(function, which) }
+                    .map_err(|e| self.failed("be asked for its kernels", e))
+            };
+            Ok(KernelResources {
+                name: kernel.to_owned(),
+                registers: attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+                local: attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+                shared: attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+                most_threads: attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            })
+        };
+        names.into_iter().map(resources).collect()
+    }
+
     /// Starts a kernel with its one argument.
     ///
     /// # Safety
     /// The argument is the kernel's struct, its addresses are those of live arrays, and the grid covers no more.
-    pub unsafe fn launch(&self, function: sys::CUfunction, launch: Launch, argument: &[u8]) -> Result<()> {
+    pub unsafe fn launch(&self, function: sys::CUfunction, launch: Launch, argument: &[u8], lane: Lane) -> Result<()> {
         let [x, y] = launch.grid;
         let mut parameters = [argument.as_ptr().cast_mut().cast::<c_void>()];
         // SAFETY: the caller's promise; the driver copies the argument.
@@ -229,7 +321,7 @@ impl Device {
                 (x, y, 1),
                 (launch.threads, 1, 1),
                 0,
-                self.stream,
+                self.lane(lane),
                 &mut parameters,
             )
         }
@@ -258,11 +350,16 @@ impl Device {
         })
     }
 
-    /// Waits for everything on the stream.
+    /// Waits for everything on the main lane.
     pub fn wait(&self) -> Result<()> {
+        self.wait_for(Lane::Main)
+    }
+
+    /// Waits for everything on a lane.
+    pub fn wait_for(&self, lane: Lane) -> Result<()> {
         self.current()?;
         // SAFETY: the stream is ours.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| self.failed("finish its work", e))
+        unsafe { result::stream::synchronize(self.lane(lane)) }.map_err(|e| self.failed("finish its work", e))
     }
 
     /// A point in the stream. One that is `timed` knows when it was reached.
@@ -295,70 +392,6 @@ impl Device {
     }
 }
 
-/// Why the driver refuses PTX, and what its compiler says of it.
-struct Refusal {
-    error: DriverError,
-    log: String,
-}
-
-/// Room for each of the compiler's logs.
-const LOG_BYTES: usize = 8 << 10;
-
-/// Compiles PTX for the current device. cudarc's own call has no room for the compiler's words.
-fn load_module(ptx: &CStr) -> Result<sys::CUmodule, Refusal> {
-    use sys::CUjit_option_enum as Jit;
-    let mut logs = [vec![0u8; LOG_BYTES], vec![0u8; LOG_BYTES]];
-    let [errors, notes] = logs.each_mut().map(|log| log.as_mut_ptr().cast::<c_void>());
-    let room = std::ptr::without_provenance_mut(LOG_BYTES);
-    let mut options = [
-        Jit::CU_JIT_ERROR_LOG_BUFFER,
-        Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-        Jit::CU_JIT_INFO_LOG_BUFFER,
-        Jit::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
-    ];
-    let mut values = [errors, room, notes, room];
-    let mut module = std::ptr::null_mut();
-    // SAFETY: PTX, ended by NUL; as many values as options, and the logs are as large as is said.
-    let loaded = unsafe {
-        sys::cuModuleLoadDataEx(
-            &mut module,
-            ptx.as_ptr().cast(),
-            options.len() as u32,
-            options.as_mut_ptr(),
-            values.as_mut_ptr(),
-        )
-    };
-    loaded.result().map(|()| module).map_err(|error| Refusal {
-        error,
-        log: logs.iter().flat_map(|log| words(log)).collect::<Vec<_>>().join("; "),
-    })
-}
-
-/// The lines of a log that ends with its first NUL.
-fn words(log: &[u8]) -> Vec<String> {
-    let text = log.split(|&byte| byte == 0).next().unwrap_or_default();
-    let text = String::from_utf8_lossy(text);
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.map(str::to_owned).collect()
-}
-
-impl Refusal {
-    fn explained(&self, device: &Device) -> Error {
-        let what_to_do = match self.error.0 {
-            sys::CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND => {
-                "the driver's PTX compiler, libnvidia-ptxjitcompiler.so.1, is not installed; --device cpu works"
-            }
-            sys::CUresult::CUDA_ERROR_JIT_COMPILATION_DISABLED => "unset CUDA_DISABLE_PTX_JIT",
-            _ if self.log.is_empty() => "the compiler says no more",
-            _ => &format!("the compiler says: {}", self.log),
-        };
-        Error::Device(format!(
-            "{}; {what_to_do}",
-            device.failed("load the kernels", self.error)
-        ))
-    }
-}
-
 impl Drop for Device {
     fn drop(&mut self) {
         // SAFETY: everything made from the device holds an Rc of it, so this is the last use. A device that has failed
@@ -368,8 +401,11 @@ impl Drop for Device {
             if !self.module.is_null() {
                 let _ = result::module::unload(self.module);
             }
-            if !self.stream.is_null() {
-                let _ = result::stream::destroy(self.stream);
+            for event in [self.forked, self.joined].into_iter().filter(|event| !event.is_null()) {
+                let _ = result::event::destroy(event);
+            }
+            for stream in [self.side, self.stream].into_iter().filter(|stream| !stream.is_null()) {
+                let _ = result::stream::destroy(stream);
             }
             let _ = result::primary_ctx::release(self.raw);
         }
@@ -390,12 +426,13 @@ impl Properties {
             clock: attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)? as u32,
             // SAFETY: the device is there.
             total_bytes: unsafe { result::device::total_mem(device)? },
+            driver: driver_version()?,
         })
     }
 }
 
 /// The name of a driver error.
-fn name(error: DriverError) -> String {
+pub fn name(error: DriverError) -> String {
     let name = error.error_name().ok().and_then(|name| name.to_str().ok());
     name.map_or_else(|| format!("error {}", error.0 as i32), str::to_owned)
 }
@@ -419,13 +456,15 @@ impl Memory {
         self.address
     }
 
-    /// Copies to the device, `offset` in bytes. The values may go as soon as this returns.
+    /// Copies to the device, `offset` in bytes, and waits for that: the values may go as soon as this returns. That a copy
+    /// from pageable memory has read its source when it returns is what drivers do, not what they promise.
     pub fn write<T: Plain>(&self, offset: usize, values: &[T]) -> Result<()> {
         self.check(offset, size_of_val(values));
         self.device.current()?;
-        // SAFETY: in bounds; copies from pageable memory have read it when they return.
+        // SAFETY: in bounds; `wait` returns after the copy.
         unsafe { result::memcpy_htod_async(self.address + offset as u64, values, self.device.stream) }
-            .map_err(|e| self.device.failed("be written to", e))
+            .map_err(|e| self.device.failed("be written to", e))?;
+        self.device.wait()
     }
 
     /// Waits for the work so far and copies from the device.

@@ -8,6 +8,9 @@ use crate::Result;
 use crate::engine::{Constants, Precision, State};
 use crate::plan::{Plan, Program, Target};
 
+/// Of a V100
+const MULTIPROCESSORS: u32 = 80;
+
 /// What the planner must know of a GPU that computes in this precision.
 pub fn target(precision: Precision) -> Box<dyn Target> {
     Box::new(CudaTarget { precision })
@@ -69,6 +72,7 @@ impl<'a> LaidOut<'a> {
             constants: self.constants,
             layout: &self.layout,
             precision: self.precision,
+            multiprocessors: MULTIPROCESSORS,
             base,
         };
         let ops = self.plan.program(program).iter();

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use bytemuck::cast_slice;
+use qcs_kernels::network::conv::prepare::prepared_words;
 use qcs_kernels::network::conv::rounding::Rounding;
 use qcs_kernels::network::conv::tensor::packed_tensor_words;
 use qcs_kernels::network::conv::{pack_weights, packed_len, tensor::pack_tensor_weights};
@@ -13,7 +14,7 @@ use qcs_kernels::sampler::step::StepRecord;
 use super::blas::{WORKSPACE_ALIGNMENT, WORKSPACE_BYTES};
 use crate::Result;
 use crate::engine::{Constants, Precision, State, step_record};
-use crate::plan::{ALIGNMENT, Contents, Conv, Packing, ParamId, Plan, TensorId};
+use crate::plan::{ALIGNMENT, Contents, Conv, NetworkOp, Op, Packing, ParamId, Plan, TensorId};
 use crate::problem::{Problem, Spectrum, Values};
 
 /// Copies bytes to an offset of the allocation.
@@ -183,6 +184,21 @@ impl Layout {
 pub fn rounding(precision: Precision, conv: &Conv, contents: impl Fn(TensorId) -> Contents) -> Option<Rounding> {
     let channels = |id| contents(id).feature().0;
     precision.of_conv(channels(conv.input), channels(conv.output))
+}
+
+/// Bytes of the largest map that a convolution's input becomes for the tensor cores.
+pub fn largest_prepared(plan: &Plan, precision: Precision) -> usize {
+    let convs = plan.instructions().filter_map(|instruction| match instruction.op {
+        Op::Network(NetworkOp::Conv(conv)) => Some(conv),
+        _ => None,
+    });
+    let bytes = |conv: Conv| {
+        let contents = |id| plan.tensor(id).contents;
+        let (channels, height, width) = contents(conv.input).feature();
+        let rounding = rounding(precision, &conv, contents)?;
+        Some(4 * prepared_words(rounding, plan.batch, channels, height * width))
+    };
+    convs.filter_map(bytes).max().unwrap_or(0)
 }
 
 /// Outputs, inputs and taps of a convolution's weight.

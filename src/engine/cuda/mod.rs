@@ -7,12 +7,14 @@
 #[doc(hidden)]
 pub mod blas;
 mod driver;
+mod image;
 // Public for tests that run kernels on the emulator.
 #[doc(hidden)]
 pub mod laid_out;
 mod layout;
 mod library;
 mod ops;
+mod peaks;
 mod session;
 #[doc(hidden)]
 pub mod solver;
@@ -33,8 +35,8 @@ use super::{Constants, Engine, Precision, Products, Session};
 use crate::plan::{Contents, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, SamplerOp, Target};
 use crate::problem::{Matrix, Problem, Spectrum};
 use crate::{Error, Result};
-use blas::Blas;
-pub use driver::{Device, Properties, count, driver_is_installed};
+use blas::{Blas, Shape};
+pub use driver::{Device, KernelResources, Properties, count, driver_is_installed};
 use layout::{Layout, rounding};
 use solver::{Factorisation, Solver};
 
@@ -44,6 +46,14 @@ pub const DEFAULT_PRECISION: Precision = Precision::Fp16;
 
 /// U of so many rows is large: cuBLAS multiplies by it, where there is one. Below, launching is what takes time.
 const LARGE: usize = 512;
+
+/// What a session leaves free: graphs, the libraries' kernels, which are loaded when they are first used, and whoever else
+/// works on the GPU.
+const MARGIN_SHARE: usize = 20;
+const MARGIN_BYTES: usize = 256 << 20;
+
+/// The tensor-core kernels address a prepared map with 32 bits.
+const PREPARED_BYTES: usize = u32::MAX as usize;
 
 /// A·Aᵀ with a smaller ratio of eigenvalues has lost singular values of A: they are then computed from A itself.
 const SQUARABLE: f64 = 1e-12;
@@ -84,12 +94,30 @@ impl CudaEngine {
 
     /// cuBLAS, or why there is none. It is opened when it is first needed: that takes time and memory.
     fn blas(&self) -> Result<&Blas, &String> {
-        let open = || {
-            self.device.current().map_err(|e| e.to_string())?;
-            // SAFETY: the stream is the device's, which lives longer.
-            unsafe { Blas::open(self.device.stream()) }.map_err(|e| e.to_string())
-        };
+        let open = || self.open_blas().map_err(|e| e.to_string());
         self.blas.get_or_init(open).as_ref()
+    }
+
+    /// Opens cuBLAS and multiplies once: a library may load that has no kernels for the GPU, as CUDA 13's for Volta.
+    fn open_blas(&self) -> Result<Blas> {
+        const SIZE: usize = 8;
+        let shape = Shape {
+            rows: SIZE,
+            columns: SIZE,
+            states: SIZE,
+        };
+        let bytes = size_of::<f64>() * SIZE * SIZE;
+        self.device.current()?;
+        // SAFETY: the stream is the device's, which lives longer.
+        let blas = unsafe { Blas::open(self.device.stream())? };
+        let arrays = self.device.allocate(3 * bytes)?;
+        arrays.clear(0, 3 * bytes)?;
+        let at = |index: usize| arrays.address() + (index * bytes) as u64;
+        // SAFETY: three arrays of that size, one after the other.
+        unsafe { blas.matrix_times::<f64>(shape, at(0), at(1), at(2)) }
+            .and_then(|()| self.device.wait())
+            .map_err(|e| Error::Device(format!("cuBLAS {} is of no use here: {e}", blas.version())))?;
+        Ok(blas)
     }
 
     /// cuBLAS, if a plan has products that are worth it.
@@ -123,9 +151,11 @@ impl CudaEngine {
             // SAFETY: so much memory was allocated for it; both libraries are on the device's stream.
             unsafe { solver.spectrum(blas, &values, a.rows(), a.cols(), how, scratch.address()) }
         };
-        let spectrum = compute(Factorisation::Eigen)?;
-        let (first, last) = (spectrum.eigenvalues[0], spectrum.eigenvalues[a.rows() - 1]);
-        if last >= SQUARABLE * first {
+        let mut spectrum = compute(Factorisation::Eigen)?;
+        // With more rows than columns the others are 0 whatever A is: no reason for the slower way.
+        let rank = a.rows().min(a.cols());
+        spectrum.eigenvalues[rank..].fill(0.0);
+        if spectrum.eigenvalues[rank - 1] >= SQUARABLE * spectrum.eigenvalues[0] {
             return Ok((spectrum, Factorisation::Eigen));
         }
         Ok((compute(Factorisation::Singular)?, Factorisation::Singular))
@@ -134,6 +164,14 @@ impl CudaEngine {
     /// What the GPU is.
     pub fn properties(&self) -> &Properties {
         &self.device.properties
+    }
+
+    /// What every kernel takes, as the driver sees it.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the driver does not say.
+    pub fn kernel_resources(&self) -> Result<Vec<KernelResources>> {
+        self.device.kernels()
     }
 }
 
@@ -158,6 +196,12 @@ impl Engine for CudaEngine {
         self.target.precision
     }
 
+    fn kernels(&self) -> Option<String> {
+        let driver = self.properties().driver;
+        let (major, minor) = (driver / 1000, driver % 1000 / 10);
+        Some(format!("{}; the driver is for CUDA {major}.{minor}", self.device.image))
+    }
+
     fn target(&self) -> &dyn Target {
         &self.target
     }
@@ -171,7 +215,9 @@ impl Engine for CudaEngine {
             match computed.and_then(|(spectrum, how)| problem.spectrum_by(|_| Ok(spectrum)).map(|_| how)) {
                 Ok(Factorisation::Eigen) => notes.push(format!("A·Aᵀ factorised by cuSOLVER in {seconds:.1} s")),
                 Ok(Factorisation::Singular) => {
-                    notes.push(format!("A, ill-conditioned, factorised by cuSOLVER in {seconds:.1} s"));
+                    notes.push(format!(
+                        "A, ill-conditioned or of deficient rank, factorised by cuSOLVER in {seconds:.1} s"
+                    ));
                 }
                 Err(reason) => {
                     notes.push(format!("A·Aᵀ is factorised on the host: {reason}"));
@@ -204,7 +250,12 @@ impl Engine for CudaEngine {
     }
 
     fn free_bytes(&self) -> Option<usize> {
-        self.device.memory().ok().map(|(free, _)| free)
+        let (free, _) = self.device.memory().ok()?;
+        Some(free.saturating_sub(free / MARGIN_SHARE + MARGIN_BYTES))
+    }
+
+    fn can_index(&self, plan: &Plan) -> bool {
+        layout::largest_prepared(plan, self.target.precision) <= PREPARED_BYTES
     }
 
     fn peak_gflops(&self) -> Option<f64> {
@@ -214,18 +265,19 @@ impl Engine for CudaEngine {
             clock,
             ..
         } = self.properties();
-        // Floating-point operations of a multiprocessor in a clock.
-        let per_clock = match (capability, self.target.precision) {
-            (70 | 80, Precision::Fp32) => 128,
-            (86 | 89 | 90, Precision::Fp32) => 256,
-            (70, Precision::Fp16) | (80, Precision::Tf32) => 1024,
-            (80, Precision::Fp16) => 2048,
-            _ => return None,
-        };
+        let per_clock = peaks::flop_per_clock(*capability, self.target.precision)?;
         Some(f64::from(per_clock) * f64::from(*multiprocessors) * f64::from(*clock) / 1e6)
     }
 
     fn session<'a>(&'a mut self, plan: &'a Plan, constants: Constants<'a>) -> Result<Box<dyn Session + 'a>> {
+        if !self.can_index(plan) {
+            return Err(Error::Device(format!(
+                "cuda:{}: a batch of {} is more than the kernels can index, 4 GiB of a layer's input: take a smaller --batch, \
+                 or --batch auto",
+                self.device.ordinal(),
+                plan.batch
+            )));
+        }
         let blas = self.blas_for(plan, constants);
         Ok(Box::new(session::CudaSession::new(
             &self.device,
@@ -253,6 +305,11 @@ impl Target for CudaTarget {
         let (channels, height, width) = output.feature();
         let (blocks, pixels) = (channels.div_ceil(BLOCK) as u32, (height * width) as u32);
         statistics_pay(pixels).then(|| Contents::F32(statistics_len(1, blocks, pixels)))
+    }
+
+    /// A graph has a branch for the likelihood beside the network, whose layers leave multiprocessors idle.
+    fn forks(&self) -> bool {
+        true
     }
 
     fn scratch_bytes(&self, op: &Op, plan: &PlanBuilder) -> usize {

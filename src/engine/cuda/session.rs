@@ -7,12 +7,12 @@ use std::time::Duration;
 use cudarc::driver::sys::CUfunction;
 
 use super::blas::Blas;
-use super::driver::{Device, Event, Graph, Memory, Pinned};
+use super::driver::{Device, Event, Graph, Lane, Memory, Pinned};
 use super::layout::Layout;
 use super::ops::{Call, Caller, Product};
 use super::trace;
 use crate::engine::{Constants, Precision, Session, State, Wait};
-use crate::plan::{Op, Plan, Program, Step, TensorId};
+use crate::plan::{Fork, Instruction, Op, Plan, Program, Step, TensorId};
 use crate::{Error, Result};
 
 pub struct CudaSession<'a> {
@@ -31,6 +31,8 @@ pub struct CudaSession<'a> {
     profile: Profile,
     /// The step that the device's cursor points at once all work is done
     cursor: Option<usize>,
+    /// Why cuBLAS does not multiply although it should
+    without_blas: Option<String>,
 }
 
 /// An op and the launches that compute it.
@@ -53,10 +55,11 @@ impl Ready {
         Ok(Self::Kernel { function, call })
     }
 
-    fn launch(&self, device: &Device, blas: Option<&Blas>) -> Result<()> {
+    /// Starts a kernel on a lane; a product where cuBLAS is.
+    fn launch(&self, device: &Device, blas: Option<&Blas>, lane: Lane) -> Result<()> {
         match self {
             // SAFETY: `Caller` made the argument for this kernel from tensors of the session's memory, which is alive.
-            Self::Kernel { function, call } => unsafe { device.launch(*function, call.launch, &call.argument) },
+            Self::Kernel { function, call } => unsafe { device.launch(*function, call.launch, &call.argument, lane) },
             Self::Product(product) => product.launch(blas.expect("products are made only for cuBLAS")),
         }
     }
@@ -116,6 +119,49 @@ fn label(plan: &Plan, op: &Op) -> String {
     }
 }
 
+/// The launches of every program.
+fn prepare(device: &Device, caller: &Caller<'_>, with_blas: bool) -> Result<Vec<Vec<Prepared>>> {
+    let prepared = |instruction: &Instruction| {
+        let product = if with_blas {
+            caller.rotation(&instruction.op)
+        } else {
+            None
+        };
+        let launches = match product {
+            Some(product) => vec![Ready::Product(product)],
+            None => {
+                let calls = caller.calls(instruction).into_iter();
+                calls.map(|call| Ready::new(device, call)).collect::<Result<_>>()?
+            }
+        };
+        Ok(Prepared {
+            op: instruction.op,
+            label: label(caller.plan, &instruction.op),
+            launches,
+        })
+    };
+    let program = |program| caller.plan.program(program).iter().map(prepared).collect();
+    Program::ALL.into_iter().map(program).collect()
+}
+
+/// Multiplies once by each way that cuBLAS will multiply inside of a graph, and waits: a library loads its kernels when they
+/// are first launched, which drivers before CUDA 12.3 refuse while a stream is being captured. The tensors are zeros, and
+/// stay so.
+fn rehearse(device: &Device, blas: &Blas, lane: Lane, programs: &[Vec<Prepared>]) -> Result<()> {
+    let launches = programs.iter().flatten().flat_map(|op| &op.launches);
+    let mut done: Vec<bool> = Vec::new();
+    for launch in launches {
+        // All products of a plan have one shape.
+        if let Ready::Product(product) = launch
+            && !done.contains(&product.transposed)
+        {
+            product.launch(blas)?;
+            done.push(product.transposed);
+        }
+    }
+    device.wait_for(lane)
+}
+
 impl<'a> CudaSession<'a> {
     pub fn new(
         device: &Rc<Device>,
@@ -139,37 +185,35 @@ impl<'a> CudaSession<'a> {
         // What no kernel has written yet may be read where its value does not matter: the padding of a vector.
         memory.clear(0, plan.arena_bytes)?;
 
-        if let Some(blas) = blas {
-            // SAFETY: so much is reserved there, and lives as long as the session, which alone computes products.
-            unsafe { blas.set_workspace(memory.address() + layout.workspace as u64)? };
-        }
-
         let caller = Caller {
             plan,
             constants,
             layout: &layout,
             precision,
+            multiprocessors: device.properties.multiprocessors,
             base: memory.address(),
         };
-        let prepare = |program: Program| {
-            let prepared = plan.program(program).iter().map(|instruction| {
-                let product = blas.and_then(|_| caller.rotation(&instruction.op));
-                let launches = match product {
-                    Some(product) => vec![Ready::Product(product)],
-                    None => {
-                        let calls = caller.calls(instruction).into_iter();
-                        calls.map(|call| Ready::new(device, call)).collect::<Result<_>>()?
-                    }
-                };
-                Ok(Prepared {
-                    op: instruction.op,
-                    label: label(plan, &instruction.op),
-                    launches,
-                })
-            });
-            prepared.collect::<Result<Vec<_>>>()
-        };
-        let programs = Program::ALL.into_iter().map(prepare).collect::<Result<Vec<_>>>()?;
+        let mut blas = blas;
+        let mut programs = prepare(device, &caller, blas.is_some())?;
+        let (mut lent, mut without_blas) = (None, None);
+        if let Some(library) = blas {
+            // The products are those of the branch, if there is one.
+            let lane = if plan.fork().side.is_empty() {
+                Lane::Main
+            } else {
+                Lane::Side
+            };
+            let workspace = memory.address() + layout.workspace as u64;
+            // SAFETY: so much is reserved there, and the graph goes before it; the session alone computes products.
+            lent = Some(unsafe { library.lend_workspace(device.lane(lane), workspace)? });
+            // The arena is cleared on the main lane.
+            device.wait()?;
+            if let Err(reason) = rehearse(device, library, lane, &programs) {
+                blas = None;
+                programs = prepare(device, &caller, false)?;
+                without_blas = Some(reason.to_string());
+            }
+        }
         let advance = Ready::new(device, caller.advance())?;
         let words = || device.pinned(plan.batch);
         let flags = Flags {
@@ -194,13 +238,16 @@ impl<'a> CudaSession<'a> {
                 stage: None,
             },
             cursor: None,
+            without_blas,
         };
         if !plan.program(Program::Step).is_empty() {
             session.graph = Some(device.capture(|| {
-                session.launch_ops(Program::Step)?;
-                session.advance.launch(&session.device, None)
+                session.launch_branches()?;
+                session.advance.launch(&session.device, None, Lane::Main)
             })?);
         }
+        // From here on the library is on the main lane again, and in its own memory.
+        drop(lent);
         // The host's packed weights may go, and what went wrong so far is known.
         device.wait()?;
         Ok(session)
@@ -210,7 +257,25 @@ impl<'a> CudaSession<'a> {
         let launches = self.programs[program as usize].iter().flat_map(|op| &op.launches);
         launches
             .into_iter()
-            .try_for_each(|ready| ready.launch(&self.device, self.blas))
+            .try_for_each(|ready| ready.launch(&self.device, self.blas, Lane::Main))
+    }
+
+    /// The ops of a step with the likelihood beside the network, to be captured.
+    fn launch_branches(&self) -> Result<()> {
+        let Fork { main, side } = self.plan.fork();
+        for (at, op) in self.programs[Program::Step as usize].iter().enumerate() {
+            let lane = if side.contains(&at) { Lane::Side } else { Lane::Main };
+            if !side.is_empty() && at == main.start {
+                self.device.fork()?;
+            }
+            for launch in &op.launches {
+                launch.launch(&self.device, self.blas, lane)?;
+            }
+            if at + 1 == side.end {
+                self.device.join()?;
+            }
+        }
+        Ok(())
     }
 
     /// Points the device at a step, if it is not there already.
@@ -252,9 +317,9 @@ impl Session for CudaSession<'_> {
                 let _op = trace::range(format_args!("{}", op.label));
                 op.launches
                     .iter()
-                    .try_for_each(|ready| ready.launch(&self.device, self.blas))?;
+                    .try_for_each(|ready| ready.launch(&self.device, self.blas, Lane::Main))?;
             }
-            self.advance.launch(&self.device, None)?;
+            self.advance.launch(&self.device, None, Lane::Main)?;
         } else {
             graph.launch()?;
         }
@@ -273,7 +338,7 @@ impl Session for CudaSession<'_> {
         for (op, mark) in ops.iter().zip(&marks[1..]) {
             op.launches
                 .iter()
-                .try_for_each(|ready| ready.launch(&self.device, self.blas))?;
+                .try_for_each(|ready| ready.launch(&self.device, self.blas, Lane::Main))?;
             mark.record()?;
         }
         self.device.wait()?;
@@ -297,6 +362,13 @@ impl Session for CudaSession<'_> {
         };
         done[told].wait()?;
         Ok(words[told].words().iter().filter(|&&flag| flag != 0).count())
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let reason = self.without_blas.iter();
+        reason
+            .map(|reason| format!("products with U by our own kernel: {reason}"))
+            .collect()
     }
 
     fn wait(&mut self) -> Result<()> {

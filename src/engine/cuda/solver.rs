@@ -2,13 +2,11 @@
 
 use std::ffi::{c_int, c_schar, c_void};
 
-use cudarc::cusolver::result::{self, CusolverError};
-use cudarc::cusolver::sys::{self, cublasFillMode_t, cusolverEigMode_t};
 use cudarc::driver::result as driver;
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
 
 use super::blas::{Blas, Shape};
-use super::library::require;
+use super::library::functions;
 use crate::problem::Spectrum;
 use crate::{Error, Result};
 
@@ -16,15 +14,23 @@ use crate::{Error, Result};
 const ALIGNMENT: usize = 256;
 const DOUBLE: usize = size_of::<f64>();
 
-const FUNCTIONS: [&str; 7] = [
-    "cusolverDnCreate",
-    "cusolverDnDestroy",
-    "cusolverDnSetStream",
-    "cusolverDnDsyevd_bufferSize",
-    "cusolverDnDsyevd",
-    "cusolverDnDgesvd_bufferSize",
-    "cusolverDnDgesvd",
-];
+type Handle = *mut c_void;
+
+// 11 is of CUDA 11 and 12, 12 of CUDA 13.
+functions! { "cusolver", [11, 12];
+    create: fn(*mut Handle) = "cusolverDnCreate";
+    destroy: fn(Handle) = "cusolverDnDestroy";
+    set_stream: fn(Handle, CUstream) = "cusolverDnSetStream";
+    syevd_size: fn(Handle, c_int, c_int, c_int, CUdeviceptr, c_int, CUdeviceptr, *mut c_int) = "cusolverDnDsyevd_bufferSize";
+    syevd: fn(
+        Handle, c_int, c_int, c_int, CUdeviceptr, c_int, CUdeviceptr, CUdeviceptr, c_int, CUdeviceptr,
+    ) = "cusolverDnDsyevd";
+    gesvd_size: fn(Handle, c_int, c_int, *mut c_int) = "cusolverDnDgesvd_bufferSize";
+    gesvd: fn(
+        Handle, c_schar, c_schar, c_int, c_int, CUdeviceptr, c_int, CUdeviceptr, CUdeviceptr, c_int, CUdeviceptr, c_int,
+        CUdeviceptr, c_int, CUdeviceptr, CUdeviceptr,
+    ) = "cusolverDnDgesvd";
+}
 
 /// How the spectrum is computed, in f64 either way: EP does not keep its accuracy with less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +45,8 @@ pub enum Factorisation {
 
 /// cuSOLVER on one stream of the context that is current when it is opened; to be dropped before that context.
 pub struct Solver {
-    handle: sys::cusolverDnHandle_t,
+    functions: &'static Functions,
+    handle: Handle,
     stream: CUstream,
 }
 
@@ -70,15 +77,17 @@ impl Solver {
     /// # Safety
     /// `stream` belongs to the current context and outlives the value.
     pub unsafe fn open(stream: CUstream) -> Result<Self> {
-        // SAFETY: looks for the library and closes it again; `culib` is called only if it was found.
+        let functions = Functions::get()?;
+        let mut solver = Self {
+            functions,
+            handle: std::ptr::null_mut(),
+            stream,
+        };
+        // SAFETY: the handle is written; the caller vouches for the stream.
         unsafe {
-            let has = |function: &[u8]| sys::culib().get::<*const c_void>(function).is_ok();
-            require("libcusolver", sys::is_culib_present(), &FUNCTIONS, has)?;
+            done("start", (functions.create)(&mut solver.handle))?;
+            done("use the stream", (functions.set_stream)(solver.handle, stream))?;
         }
-        let handle = result::dn_create().map_err(failed("start"))?;
-        let solver = Self { handle, stream };
-        // SAFETY: the handle was just made; the caller vouches for the stream.
-        unsafe { result::dn_set_stream(handle, stream.cast()) }.map_err(failed("use the stream"))?;
         Ok(solver)
     }
 
@@ -152,13 +161,12 @@ impl Solver {
         let query = unsafe {
             match how {
                 Factorisation::Eigen => {
-                    let (a, values) = (std::ptr::null(), std::ptr::null());
-                    sys::cusolverDnDsyevd_bufferSize(self.handle, VECTORS, LOWER, rows, a, rows, values, &mut lwork)
+                    (self.functions.syevd_size)(self.handle, VECTORS, LOWER, rows, 0, rows, 0, &mut lwork)
                 }
-                Factorisation::Singular => sys::cusolverDnDgesvd_bufferSize(self.handle, columns, rows, &mut lwork),
+                Factorisation::Singular => (self.functions.gesvd_size)(self.handle, columns, rows, &mut lwork),
             }
         };
-        query.result().map_err(failed("tell the size of its workspace"))?;
+        done("tell the size of its workspace", query)?;
         let (width, left) = match how {
             Factorisation::Eigen => (n, 0),
             Factorisation::Singular => (n.max(m), m * n.max(m)),
@@ -217,21 +225,20 @@ impl Solver {
         // SAFETY: the caller vouches for the memory.
         unsafe {
             blas.matrix_times::<f64>(shape, at(offsets.a), at(offsets.a), at(offsets.vectors))?;
-            sys::cusolverDnDsyevd(
+            let status = (self.functions.syevd)(
                 self.handle,
                 VECTORS,
                 LOWER,
                 rows,
-                at(offsets.vectors) as *mut f64,
+                at(offsets.vectors),
                 rows,
-                at(offsets.values) as *mut f64,
-                at(offsets.work) as *mut f64,
+                at(offsets.values),
+                at(offsets.work),
                 offsets.lwork,
-                at(offsets.info) as *mut c_int,
-            )
+                at(offsets.info),
+            );
+            done("factorise A·Aᵀ", status)
         }
-        .result()
-        .map_err(failed("factorise A·Aᵀ"))
     }
 
     /// To cuSOLVER the row-major A is Aᵀ = V·S·Uᵀ: its right singular vectors are the rows of Uᵀ. The left ones are
@@ -241,13 +248,13 @@ impl Solver {
     /// # Safety
     /// As for [`Self::spectrum`], and A is in place.
     unsafe fn singular(&self, m: usize, offsets: &Scratch, scratch: CUdeviceptr) -> Result<()> {
-        let at = |offset: usize| (scratch + offset as u64) as *mut f64;
+        let at = |offset: usize| scratch + offset as u64;
         let (rows, columns) = (extent(offsets.width)?, extent(m)?);
         let thin = b'S' as c_schar;
-        let no_superdiagonal = std::ptr::null_mut();
+        let no_superdiagonal = 0;
         // SAFETY: the caller vouches for the memory.
         unsafe {
-            sys::cusolverDnDgesvd(
+            let status = (self.functions.gesvd)(
                 self.handle,
                 thin,
                 thin,
@@ -263,26 +270,41 @@ impl Solver {
                 at(offsets.work),
                 offsets.lwork,
                 no_superdiagonal,
-                at(offsets.info).cast(),
-            )
+                at(offsets.info),
+            );
+            done("factorise A", status)
         }
-        .result()
-        .map_err(failed("factorise A"))
     }
 }
 
 impl Drop for Solver {
     fn drop(&mut self) {
-        // SAFETY: the handle is used by nobody any more. Nothing can be done about a failure.
-        let _ = unsafe { result::dn_destroy(self.handle) };
+        if !self.handle.is_null() {
+            // SAFETY: the handle is used by nobody any more. Nothing can be done about a failure.
+            let _ = unsafe { (self.functions.destroy)(self.handle) };
+        }
     }
 }
 
-const VECTORS: cusolverEigMode_t = cusolverEigMode_t::CUSOLVER_EIG_MODE_VECTOR;
-const LOWER: cublasFillMode_t = cublasFillMode_t::CUBLAS_FILL_MODE_LOWER;
+/// `CUSOLVER_EIG_MODE_VECTOR`
+const VECTORS: c_int = 1;
+/// `CUBLAS_FILL_MODE_LOWER`
+const LOWER: c_int = 0;
 
-fn failed(what: &'static str) -> impl Fn(CusolverError) -> Error {
-    move |e| Error::Device(format!("cuSOLVER cannot {what}: {:?}", e.0))
+/// What a status means.
+fn done(what: &str, status: c_int) -> Result<()> {
+    let name = match status {
+        0 => return Ok(()),
+        1 => "NOT_INITIALIZED",
+        2 => "ALLOC_FAILED",
+        3 => "INVALID_VALUE",
+        4 => "ARCH_MISMATCH",
+        5 => "MAPPING_ERROR",
+        6 => "EXECUTION_FAILED",
+        7 => "INTERNAL_ERROR",
+        _ => return Err(Error::Device(format!("cuSOLVER cannot {what}: status {status}"))),
+    };
+    Err(Error::Device(format!("cuSOLVER cannot {what}: CUSOLVER_STATUS_{name}")))
 }
 
 fn not_copied(error: driver::DriverError) -> Error {

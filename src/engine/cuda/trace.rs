@@ -1,15 +1,14 @@
 //! What a profiler sees: named ranges on the host's time line, and the part of a run that is recorded.
 
 use std::cell::RefCell;
-use std::ffi::c_void;
+use std::ffi::{CString, c_char};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use cudarc::driver::sys as driver;
-use cudarc::nvtx::{result, sys};
 
-use super::library::require;
+use super::library::functions;
 use crate::{Error, Result};
 
 /// An open range; it ends when the value is dropped.
@@ -21,31 +20,32 @@ pub struct Range {
     in_thread: PhantomData<*const ()>,
 }
 
+functions! { "nvToolsExt", [1];
+    push: fn(*const c_char) = "nvtxRangePushA";
+    pop: fn() = "nvtxRangePop";
+}
+
 /// Whether ranges reach a profiler, or why not.
 ///
 /// # Errors
 /// [`Error::Device`] if NVTX is missing. CUDA 12.8 and older bring `libnvToolsExt.so.1`; of newer ones
 /// `libnvtx3interop.so.1` has the same functions and does under that name.
 pub fn available() -> Result<()> {
-    let functions = ["nvtxRangePushA", "nvtxRangePop"];
-    // SAFETY: looks for the library and closes it again; `culib` is called only if it was found.
-    unsafe {
-        let has = |function: &[u8]| sys::culib().get::<*const c_void>(function).is_ok();
-        require("libnvToolsExt", sys::is_culib_present(), &functions, has)
-    }
+    Functions::get().map(|_| ())
 }
 
 /// Opens a range inside of those that this thread has open. Without NVTX nothing happens, and the name is not even
 /// written.
 pub fn range(name: fmt::Arguments<'_>) -> Range {
-    static AVAILABLE: OnceLock<bool> = OnceLock::new();
-    let open = *AVAILABLE.get_or_init(|| available().is_ok());
-    if open {
-        // cudarc panics at a zero byte.
-        result::range_push(name.to_string().replace('\0', " "));
+    static FOUND: OnceLock<Option<&Functions>> = OnceLock::new();
+    let functions = FOUND.get_or_init(|| Functions::get().ok());
+    if let Some(functions) = functions {
+        let name = CString::new(name.to_string().replace('\0', " ")).unwrap_or_default();
+        // SAFETY: text, ended by NUL, which the library copies.
+        unsafe { (functions.push)(name.as_ptr()) };
     }
     Range {
-        open,
+        open: functions.is_some(),
         in_thread: PhantomData,
     }
 }
@@ -72,8 +72,9 @@ pub fn leave_stage() {
 
 impl Drop for Range {
     fn drop(&mut self) {
-        if self.open {
-            result::range_pop();
+        if let (true, Ok(functions)) = (self.open, Functions::get()) {
+            // SAFETY: ends the range that this thread opened.
+            unsafe { (functions.pop)() };
         }
     }
 }

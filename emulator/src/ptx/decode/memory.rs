@@ -35,6 +35,7 @@ fn check_access(ty: Type, count: usize) -> Result<()> {
 }
 
 fn load(m: &mut Mnemonic, args: &mut Args) -> Result<Op> {
+    let constant = m.flag("nc");
     ignore_ordering(m);
     let space = space(m).unwrap_or(Space::Generic);
     let count = lanes(m);
@@ -55,6 +56,7 @@ fn load(m: &mut Mnemonic, args: &mut Args) -> Result<Op> {
         address,
         regs,
         count: count as u8,
+        constant,
     }))
 }
 
@@ -82,6 +84,7 @@ fn store(m: &mut Mnemonic, args: &mut Args) -> Result<Op> {
         address,
         regs,
         count: count as u8,
+        constant: false,
     }))
 }
 

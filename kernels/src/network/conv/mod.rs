@@ -53,6 +53,10 @@ pub struct ConvArgs {
     pub dilation: u32,
     /// 1 if the input passes ELU, after its norm if it has coefficients; 0 if it is taken as it is.
     pub elu: u32,
+    /// Of the GPU: they decide which tile is faster.
+    pub multiprocessors: u32,
+    /// Nothing.
+    pub unused: u32,
 }
 
 /// The pixels and output channels that one block of threads computes, and its threads.
@@ -61,6 +65,7 @@ struct Tile {
     pixels: u32,
     outputs: u32,
     threads: u32,
+    cost: StepCost,
     /// Names of the kernels without activation, with ELU, with norm and ELU.
     kernels: [&'static str; 3],
 }
@@ -70,6 +75,10 @@ const LARGE: Tile = Tile {
     pixels: 128,
     outputs: 128,
     threads: 256,
+    cost: StepCost {
+        cycles: 2220,
+        resident: 2,
+    },
     kernels: [
         "conv_f32_128x128_none",
         "conv_f32_128x128_elu",
@@ -82,6 +91,10 @@ const SMALL: Tile = Tile {
     pixels: 64,
     outputs: 64,
     threads: 128,
+    cost: StepCost {
+        cycles: 579,
+        resident: 5,
+    },
     kernels: ["conv_f32_64x64_none", "conv_f32_64x64_elu", "conv_f32_64x64_norm_elu"],
 };
 
@@ -90,14 +103,33 @@ const NARROW: Tile = Tile {
     pixels: 128,
     outputs: 8,
     threads: 64,
+    // There is nothing to choose.
+    cost: StepCost { cycles: 0, resident: 7 },
     kernels: ["conv_f32_128x8_none", "conv_f32_128x8_elu", "conv_f32_128x8_norm_elu"],
 };
 
 /// Input channels that a layer may have, in blocks: the kernels keep a table of steps, of 9·64 + 1 entries.
 pub const MOST_IN_BLOCKS: u32 = 64;
 
-/// Tiles that keep the multiprocessors of a V100 or an A100 busy, two blocks on each.
-const ENOUGH: u32 = 160;
+/// What a step of the main loop costs a multiprocessor: in cycles for every block, and once for all blocks that it holds at a
+/// time, [`WAITING`]. From a simulator of the V100: `benches/predict/src/model.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StepCost {
+    cycles: u32,
+    /// Blocks that a multiprocessor holds
+    resident: u32,
+}
+
+/// Cycles from barrier to barrier that no block uses alone.
+const WAITING: u32 = 298;
+
+impl StepCost {
+    /// Cycles of the busiest multiprocessor.
+    fn of(self, [x, y]: [u32; 2], multiprocessors: u32) -> u32 {
+        let blocks = (x * y).div_ceil(multiprocessors.max(1));
+        blocks * self.cycles + blocks.div_ceil(self.resident) * WAITING
+    }
+}
 
 impl ConvArgs {
     /// Floats of the output's statistics.
@@ -112,10 +144,10 @@ impl ConvArgs {
 
     /// Every output is summed in the same order by every tile, so the choice does not change any bit.
     fn tile(&self) -> Tile {
-        let outputs = self.out_blocks * BLOCK as u32;
-        if outputs <= NARROW.outputs {
+        let cost = |tile: Tile| tile.cost.of(self.grid(tile), self.multiprocessors);
+        if self.out_blocks * BLOCK as u32 <= NARROW.outputs {
             NARROW
-        } else if self.grid(LARGE)[0] * self.grid(LARGE)[1] >= ENOUGH && outputs > SMALL.outputs {
+        } else if cost(LARGE) < cost(SMALL) {
             LARGE
         } else {
             SMALL
@@ -131,7 +163,7 @@ impl ConvArgs {
     }
 }
 
-// SAFETY: repr(C), words of eight bytes and eight of four.
+// SAFETY: repr(C), words of eight bytes and ten of four.
 unsafe impl Arguments for ConvArgs {
     fn kernel(&self) -> &'static str {
         let [none, elu, norm_elu] = self.tile().kernels;
@@ -247,5 +279,74 @@ pub fn activate(input: &mut [f32], coefficients: Option<&[f32]>, pixels: usize, 
             let normed = f64::from(*value) * f64::from(scale) + f64::from(shift);
             *value = super::elu::elu(normed as f32);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(images: u32, channels: u32, side: u32, multiprocessors: u32) -> ConvArgs {
+        ConvArgs {
+            input: Global::NONE,
+            coefficients: Global::NONE,
+            weights: Global::NONE,
+            bias: Global::NONE,
+            residual: Global::NONE,
+            output: Global::NONE,
+            statistics: Global::NONE,
+            images,
+            in_blocks: channels / 8,
+            out_blocks: channels / 8,
+            height: side,
+            width: side,
+            taps: 9,
+            dilation: 1,
+            elu: 0,
+            multiprocessors,
+            unused: 0,
+        }
+    }
+
+    fn on_tensor_cores(layer: ConvArgs) -> &'static str {
+        let args = tensor::TensorConvArgs {
+            input: Global::NONE,
+            weights: Global::NONE,
+            bias: Global::NONE,
+            residual: Global::NONE,
+            output: Global::NONE,
+            statistics: Global::NONE,
+            images: layer.images,
+            units: layer.in_blocks / 2,
+            out_blocks: layer.out_blocks,
+            height: layer.height,
+            width: layer.width,
+            taps: 9,
+            dilation: 1,
+            precision: rounding::Rounding::F16.code(),
+            multiprocessors: layer.multiprocessors,
+            unused: 0,
+        };
+        args.kernel()
+    }
+
+    #[test]
+    fn the_tile_is_the_one_that_the_simulator_of_a_v100_found_faster() {
+        let small = layer(8, 128, 32, 80);
+        assert_eq!(small.kernel(), "conv_f32_128x128_none", "237 µs, not 246");
+        assert_eq!(on_tensor_cores(small), "conv_f16_128x128", "49 µs, not 61");
+        let deep = layer(8, 256, 16, 80);
+        assert_eq!(deep.kernel(), "conv_f32_64x64_none", "32 large tiles are too few");
+        assert_eq!(on_tensor_cores(deep), "conv_f16_64x64");
+    }
+
+    #[test]
+    fn a_gpu_with_more_multiprocessors_needs_more_tiles() {
+        assert_eq!(
+            layer(8, 128, 32, 108).kernel(),
+            "conv_f32_64x64_none",
+            "64 large tiles for 108"
+        );
+        assert_eq!(layer(13, 128, 32, 108).kernel(), "conv_f32_128x128_none");
     }
 }

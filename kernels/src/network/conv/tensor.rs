@@ -6,7 +6,7 @@
 
 use super::rounding::Rounding;
 use super::statistics::{rows_per_image, statistics_len};
-use super::{ENOUGH, MOST_IN_BLOCKS, padded};
+use super::{MOST_IN_BLOCKS, StepCost, padded};
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
 
@@ -14,6 +14,14 @@ use crate::launch::{Arguments, BLOCK, Launch};
 /// one. A block has two threads per pixel.
 const LARGE: u32 = 128;
 const SMALL: u32 = 64;
+const LARGE_COST: StepCost = StepCost {
+    cycles: 740,
+    resident: 2,
+};
+const SMALL_COST: StepCost = StepCost {
+    cycles: 250,
+    resident: 4,
+};
 
 /// output = conv(prepared input) + bias + residual, products rounded to the input's precision, sums in f32
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +55,10 @@ pub struct TensorConvArgs {
     pub dilation: u32,
     /// The code of a [`Rounding`]; TF32 needs compute capability 8.0.
     pub precision: u32,
+    /// Of the GPU: they decide which tile is faster.
+    pub multiprocessors: u32,
+    /// Nothing.
+    pub unused: u32,
 }
 
 impl TensorConvArgs {
@@ -67,12 +79,13 @@ impl TensorConvArgs {
 
     /// Both tiles add in the same order, so the choice does not change any bit.
     fn tile(&self) -> u32 {
-        let [pixels, outputs] = self.grid(LARGE);
-        if pixels * outputs >= ENOUGH { LARGE } else { SMALL }
+        let large = LARGE_COST.of(self.grid(LARGE), self.multiprocessors);
+        let small = SMALL_COST.of(self.grid(SMALL), self.multiprocessors);
+        if large < small { LARGE } else { SMALL }
     }
 }
 
-// SAFETY: repr(C), words of eight bytes and eight of four.
+// SAFETY: repr(C), words of eight bytes and ten of four.
 unsafe impl Arguments for TensorConvArgs {
     fn kernel(&self) -> &'static str {
         match (self.precision == Rounding::F16.code(), self.tile()) {

@@ -39,6 +39,8 @@ pub struct Caller<'a> {
     pub constants: Constants<'a>,
     pub layout: &'a Layout,
     pub precision: Precision,
+    /// Of the GPU
+    pub multiprocessors: u32,
     /// The address of the session's memory
     pub base: u64,
 }

@@ -163,6 +163,8 @@ impl Caller<'_> {
                 taps,
                 dilation: conv.dilation as u32,
                 elu,
+                multiprocessors: self.multiprocessors,
+                unused: 0,
             })];
         };
         let prepared = self.at(scratch);
@@ -192,6 +194,8 @@ impl Caller<'_> {
             taps,
             dilation: conv.dilation as u32,
             precision: rounding.code(),
+            multiprocessors: self.multiprocessors,
+            unused: 0,
         };
         vec![Call::of(&prepare), Call::of(&product)]
     }

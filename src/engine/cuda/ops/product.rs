@@ -13,7 +13,7 @@ use crate::problem::Values;
 /// A product with U by cuBLAS, or with Uᵀ.
 pub struct Product {
     shape: Shape,
-    transposed: bool,
+    pub transposed: bool,
     matrix: u64,
     input: u64,
     output: u64,

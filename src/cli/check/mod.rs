@@ -1,6 +1,11 @@
 //! `qcs check`: does this device compute what it should?
 
+mod report;
+
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Instant;
 
 use clap::Args;
 
@@ -11,6 +16,7 @@ use qcs::engine::{DeviceChoice, Engine, Precision};
 use qcs::{Error, Result};
 
 use super::{Global, table, terminal};
+use report::{Gpu, Report};
 
 /// Run every op on the GPU and compare it with plain code
 #[derive(Args)]
@@ -19,17 +25,44 @@ use super::{Global, table, terminal};
                   on the CPU, and prints a table: the first thing to type on a new machine. Exit code 1 if an op is wrong.",
     after_help = "Examples:
   qcs check                         the first GPU
+  qcs check --report check.json     and a file that tells us everything
   qcs check --device cuda:1         another one
   qcs check --device cpu            the CPU, with each of its instruction sets
-  qcs check --only conv --all       the convolutions, case by case"
+  qcs check --only conv --all       the convolutions, case by case
+  qcs check --share 2/4             the second quarter of the cases"
 )]
 pub struct CheckArgs {
     /// Only cases whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    /// List every case, not one line for each op
+    /// Only part I of N of the cases, each N-th one: a slow device takes minutes for all
+    #[arg(long, value_name = "I/N", default_value = "1/1")]
+    share: Share,
+    /// List every case, and on a GPU what every kernel takes as the driver sees it, not one line for each op
     #[arg(long)]
     all: bool,
+    /// Write device, driver, kernels and every case with its error and its time to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// Part `part` of `of`, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Share {
+    part: usize,
+    of: usize,
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let numbers = text.split_once('/').map(|(part, of)| (part.parse(), of.parse()));
+        match numbers {
+            Some((Ok(part), Ok(of))) if part >= 1 && part <= of => Ok(Self { part, of }),
+            _ => Err("use I/N with I from 1 to N, like 2/4".into()),
+        }
+    }
 }
 
 /// The cases of one op.
@@ -41,8 +74,9 @@ struct Tally {
     worst: f64,
 }
 
-/// The device in each precision that it computes in; the CPU with each of its instruction sets.
-fn engines(device: &DeviceChoice) -> Result<Vec<Box<dyn Engine>>> {
+/// The device in each precision that it computes in; the CPU with each of its instruction sets. And what the driver says of
+/// a GPU.
+fn engines(device: &DeviceChoice) -> Result<(Vec<Box<dyn Engine>>, Option<Gpu>)> {
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
     let number = match device {
         DeviceChoice::Cpu => {
@@ -51,7 +85,7 @@ fn engines(device: &DeviceChoice) -> Result<Vec<Box<dyn Engine>>> {
                     engines.push(Box::new(engine.rounding(precision)));
                 }
             }
-            return Ok(engines);
+            return Ok((engines, None));
         }
         DeviceChoice::Auto => 0,
         DeviceChoice::Cuda(numbers) if numbers.len() == 1 => numbers[0],
@@ -62,36 +96,55 @@ fn engines(device: &DeviceChoice) -> Result<Vec<Box<dyn Engine>>> {
         }
     };
     let single = CudaEngine::new(number, Some(Precision::Fp32))?;
+    let gpu = Gpu::of(&single)?;
     let capability = single.properties().capability;
     engines.push(Box::new(single));
     engines.push(Box::new(CudaEngine::new(number, Some(Precision::Fp16))?));
     if capability >= 80 {
         engines.push(Box::new(CudaEngine::new(number, Some(Precision::Tf32))?));
     }
-    Ok(engines)
+    Ok((engines, Some(gpu)))
 }
 
 pub fn check(args: &CheckArgs, global: &Global) -> Result<()> {
-    let mut kernels: BTreeMap<String, Tally> = BTreeMap::new();
+    let mut report = Report::default();
+    let checked = run(args, global, &mut report);
+    if let Some(path) = &args.report {
+        // Also of a device that cannot be opened: that is when a report is needed most.
+        report.error = checked.as_ref().err().map(ToString::to_string);
+        report.write(path)?;
+    }
+    checked
+}
+
+fn run(args: &CheckArgs, global: &Global, report: &mut Report) -> Result<()> {
+    let mut ops: BTreeMap<String, Tally> = BTreeMap::new();
     let (mut count, mut wrong) = (0, 0);
-    let mut engines = engines(&global.device.parse()?)?;
+    let (mut engines, gpu) = engines(&global.device.parse()?)?;
     let device = engines[0].describe();
     // The last word is of the one engine alone.
     let device = device.rsplit_once(", ").map_or(device.as_str(), |(device, _)| device);
+    report.device = Some(device.to_owned());
+    report.gpu = gpu;
+    let mut number = 0;
     for engine in &mut engines {
         let precision = engine.precision();
-        let wanted = cases()
-            .into_iter()
-            .filter(|case| case.precision == precision && case.name.contains(&args.only));
+        let wanted = cases().into_iter().filter(|case| {
+            let named = case.precision == precision && case.name.contains(&args.only);
+            number += usize::from(named);
+            named && number % args.share.of == args.share.part % args.share.of
+        });
         for case in wanted {
+            let begun = Instant::now();
             let verdict = case.verdict(engine.as_mut());
+            report.add(engine.as_ref(), &verdict, begun.elapsed());
             count += 1;
             let name = verdict.name.split_whitespace().next().unwrap_or_default().to_owned();
-            let kernel = kernels.entry(name).or_default();
-            kernel.cases += 1;
-            kernel.worst = kernel.worst.max(share(&verdict));
+            let op = ops.entry(name).or_default();
+            op.cases += 1;
+            op.worst = op.worst.max(share(&verdict));
             if !verdict.is_correct() {
-                kernel.wrong += 1;
+                op.wrong += 1;
                 wrong += 1;
             }
             if args.all || !verdict.is_correct() {
@@ -103,22 +156,18 @@ pub fn check(args: &CheckArgs, global: &Global) -> Result<()> {
         return Err(Error::usage(format!("--only {}: no case has such a name", args.only)));
     }
     let head = ["op", "cases", "worst error / bound", ""].map(str::to_owned).to_vec();
-    let rows = kernels.iter().map(|(name, kernel)| {
-        let verdict = if kernel.wrong == 0 {
+    let rows = ops.iter().map(|(name, op)| {
+        let verdict = if op.wrong == 0 {
             "ok".to_owned()
         } else {
-            format!("{} WRONG", kernel.wrong)
+            format!("{} WRONG", op.wrong)
         };
-        vec![
-            name.clone(),
-            kernel.cases.to_string(),
-            format!("{:.2}", kernel.worst),
-            verdict,
-        ]
+        vec![name.clone(), op.cases.to_string(), format!("{:.2}", op.worst), verdict]
     });
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
+    let kernels = report.gpu.as_ref().map_or(String::new(), |gpu| gpu.kernels(args.all));
     terminal::print(&format!(
-        "{}{device}: {} of {count} cases correct\n",
+        "{kernels}{}{device}: {} of {count} cases correct\n",
         table::aligned(&rows),
         count - wrong
     ))?;
