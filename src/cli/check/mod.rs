@@ -74,10 +74,12 @@ struct Tally {
     worst: f64,
 }
 
+type Engines = Vec<Box<dyn Engine>>;
+
 /// The device in each precision that it computes in; the CPU with each of its instruction sets. And what the driver says of
 /// a GPU.
-fn engines(device: &DeviceChoice) -> Result<(Vec<Box<dyn Engine>>, Option<Gpu>)> {
-    let mut engines: Vec<Box<dyn Engine>> = Vec::new();
+fn engines(device: &DeviceChoice) -> Result<(Engines, Option<Gpu>)> {
+    let mut engines = Engines::new();
     let number = match device {
         DeviceChoice::Cpu => {
             for precision in Precision::ALL {
