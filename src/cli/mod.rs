@@ -16,7 +16,9 @@ mod sample;
 mod scores;
 mod signals;
 mod table;
+mod target;
 mod terminal;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -100,9 +102,21 @@ enum Command {
 
 /// Parses the command line, runs it, and turns an error into one line and an exit code.
 pub fn main() -> ExitCode {
-    // clap prints help and usage errors itself and exits with 0 or 2.
-    let parsed = Cli::from_arg_matches(&command().get_matches());
-    match execute(parsed.unwrap_or_else(|e| e.exit())) {
+    let parsed = command()
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => match usage::line(&error) {
+            Some(line) => {
+                terminal::note(&line);
+                return ExitCode::from(Error::usage("").exit_code());
+            }
+            // What clap prints itself.
+            None => error.exit(),
+        },
+    };
+    match execute(parsed) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             terminal::note(&format!("error: {}", words(&error)));
@@ -153,7 +167,7 @@ fn execute(Cli { global, command }: Cli) -> Result<()> {
         Command::Demo(args) => demo::demo(&args, &global),
         Command::Measure(args) => measure::measure(&args, &global),
         Command::Run(args) => run::run(&args, &global),
-        Command::Eval(args) => eval::eval(&args),
+        Command::Eval(args) => eval::eval(&args, &global),
         Command::Sample(args) => sample::sample(&args, &global),
         Command::Score(args) => scores::score(&args, &global),
         Command::Likelihood(args) => scores::likelihood(&args, &global),

@@ -14,6 +14,8 @@ use crate::{Error, ImageShape, Result};
 pub struct Driver<'a> {
     pub method: &'a dyn Method,
     pub given: Given<'a>,
+    /// The first of them in the problem
+    pub first: usize,
     pub images: usize,
     /// Keys all noise
     pub seed: u64,
@@ -122,7 +124,12 @@ impl Driver<'_> {
         }
         let finished = Checkpoint::finished(run.left);
         watch.observer.checkpoint(&finished)?;
-        Ok(Outcome::Finished(self.method.outcome(self.given, &finished.left)))
+        let mut samples = self.method.outcome(self.given, &finished.left);
+        let last = &works.last().expect("a method has a pass").steps;
+        let stage = last.last().map_or(0, |step| step.stage);
+        let steps = last.iter().filter(|step| step.stage == stage).count();
+        samples.mark_far(stage as usize, steps);
+        Ok(Outcome::Finished(samples))
     }
 
     fn shape(&self) -> ImageShape {
@@ -153,10 +160,15 @@ impl Driver<'_> {
                     "the problem's images ({shape}) are not the prior's ({image}): choose a model trained for them"
                 )));
             }
-            if self.images > problem.cells().count() {
-                let (asked, there) = (self.images, problem.cells().count());
+            let (first, asked, there) = (self.first, self.images, problem.cells().count());
+            if first.checked_add(asked).is_none_or(|end| end > there) {
+                let from = if first == 0 {
+                    String::new()
+                } else {
+                    format!(" from index {first} on")
+                };
                 return Err(Error::usage(format!(
-                    "{asked} images asked for, but the problem holds {there}"
+                    "{asked} images{from} asked for, but the problem holds {there}"
                 )));
             }
         }
@@ -252,7 +264,7 @@ impl<'a> Work<'a> {
 
     fn state(&self, index: usize) -> State {
         State {
-            image: index / self.chains,
+            image: self.driver.first + index / self.chains,
             chain: index % self.chains,
         }
     }
@@ -387,7 +399,7 @@ impl Batches<'_> {
             let values = &run.left.values[name];
             let row = values.len() / self.work.driver.images;
             let of = |slot: usize| {
-                let image = run.slots[slot].state.map_or(0, |state| self.work.state(state).image);
+                let image = run.slots[slot].state.map_or(0, |state| state / self.work.chains);
                 &values[image * row..(image + 1) * row]
             };
             self.write_rows(tensor, &begun, of)?;
