@@ -30,11 +30,11 @@ SIZES = {"mnist": (1, 28), "cifar10": (3, 32), "celeba": (3, 64)}
 THREADS = 2
 
 
-def built(*target):
-    """The program of a cargo target, built if need be."""
+def built(name, *target):
+    """The program of a cargo target of this name, built if need be; cargo may build others on the way."""
     command = ["cargo", *target, "--message-format=json"]
     lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout.splitlines()
-    return [m["executable"] for m in map(json.loads, lines) if m.get("executable")][-1]
+    return next(m["executable"] for m in map(json.loads, lines) if m.get("executable") and m["target"]["name"] == name)
 
 
 def run(command):
@@ -79,7 +79,7 @@ def qcs_forward(bench, preset, ngf, batch, repetitions):
 def forward(say, rounds):
     """Both sides with random weights: the time does not depend on them."""
     torch.set_num_threads(THREADS)
-    bench = built("bench", "--bench", "step", "--no-run")
+    bench = built("step", "bench", "--bench", "step", "--no-run")
     say("| network | ngf | batch | PyTorch ms | qcs ms | ratio |\n|---|---|---|---|---|---|")
     for preset, ngf, batch in FORWARD:
         channels, size = SIZES[preset]
@@ -143,7 +143,7 @@ RECONSTRUCTIONS = [("cifar10", 128, 8, sampler_flags(50, 20, 1)), ("mnist", None
 
 def reconstruction(say, rounds):
     """PyTorch's layout and precision are the fastest of a first round; then both sides alternate."""
-    qcs = built("build", "--release")
+    qcs = built("qcs", "build", "--release")
     say("| problem | batch | T·K | PyTorch's choice | PyTorch s | qcs s | ratio | PyTorch dB | qcs dB |\n" + 9 * "|---" + "|")
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
@@ -167,7 +167,7 @@ def reconstruction(say, rounds):
 
 def memory(say, _):
     """The most memory of a whole process that reconstructs eight CelebA-sized images, M = 4000."""
-    qcs = built("build", "--release")
+    qcs = built("qcs", "build", "--release")
     flags = sampler_flags(50, 2, 1)
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)

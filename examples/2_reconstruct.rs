@@ -47,6 +47,7 @@ fn main() -> Result<()> {
             problem: Some(&problem),
             chains: 2,
         },
+        first: 0,
         images: 1,
         seed: 0,
         batch: 2,

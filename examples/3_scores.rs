@@ -32,7 +32,7 @@ fn main() -> qcs::Result<()> {
     for ensemble in [Ensemble::RowOrthogonal, Ensemble::IllConditioned { kappa: 1000.0 }] {
         let problem = Problem::simulate(images.clone(), Sensing::Drawn { ensemble, m: 100 }, &simulation)?;
         let x = vec![0.5; images.data.len()];
-        let mut score = |likelihood| likelihood_score(&mut engine, &likelihood, &problem, &x, 1.0, &mut |_| {});
+        let mut score = |likelihood| likelihood_score(&mut engine, &likelihood, &problem, &x, 1, 1.0, &mut |_| {});
         let (ep, diag) = (score(Likelihood::Ep(Ep::default()))?, score(Likelihood::Diag(Diag))?);
         let difference: Vec<f32> = ep.iter().zip(&diag).map(|(a, b)| a - b).collect();
         println!(

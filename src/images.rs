@@ -74,6 +74,14 @@ impl Images {
         &self.data[index * n..(index + 1) * n]
     }
 
+    /// `count` of the images from `first` on.
+    ///
+    /// Panics if there are not so many.
+    pub fn part(&self, first: usize, count: usize) -> Self {
+        let n = self.shape.len();
+        Self::new(self.shape, self.data[first * n..(first + count) * n].to_vec())
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &[f32]> {
         self.data.chunks_exact(self.shape.len())
     }

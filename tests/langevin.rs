@@ -52,6 +52,7 @@ impl Fixture {
                 problem: Some(&self.problem),
                 chains: self.chains,
             },
+            first: 0,
             images: IMAGES,
             seed: self.seed,
             batch: self.batch,
@@ -303,6 +304,21 @@ fn a_step_that_is_too_large_diverges_everywhere_and_says_so() {
 }
 
 #[test]
+fn finite_states_that_are_no_images_have_diverged_at_the_end() {
+    let mut fixture = fixture();
+    fixture.settings.step_scale = 1e30;
+    let samples = fixture.run(2);
+    assert!(samples.states.data.iter().all(|v| v.is_finite()));
+    assert_eq!(samples.diverged.len(), IMAGES * 2);
+    let (levels, steps) = (fixture.settings.schedule.len(), fixture.settings.steps_per_level);
+    for d in &samples.diverged {
+        assert_eq!((d.level, d.step), (levels, steps));
+        assert!(d.reach.unwrap() > 1e20);
+    }
+    assert!((0..IMAGES).all(|image| samples.is_lost(image)));
+}
+
+#[test]
 fn without_a_problem_the_prior_is_sampled() {
     let fixture = fixture();
     let mut driver = fixture.driver();
@@ -323,6 +339,7 @@ fn mean_and_standard_deviation_leave_diverged_chains_out() {
             chain: 2,
             level: 1,
             step: 1,
+            reach: None,
         }],
         seconds: 0.0,
         estimate: None,

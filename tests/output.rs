@@ -170,6 +170,7 @@ fn metrics(index: usize, method: &str, psnr: Option<f64>) -> ImageMetrics {
         evaluations: None,
         ep_iterations: None,
         same_digit: None,
+        diverged: false,
     }
 }
 
@@ -214,13 +215,30 @@ fn json_stays_valid_without_truth_with_infinite_psnr_and_with_divergence() {
 }
 
 #[test]
+fn diverged_images_are_marked_and_left_out_of_the_means() {
+    let lost = ImageMetrics {
+        diverged: true,
+        ..metrics(1, "ep", Some(3.0))
+    };
+    let json = json_of(&Report::new(vec![metrics(0, "ep", Some(20.0)), lost.clone()], &[]));
+    assert_eq!(json["images"][1]["diverged"], true);
+    assert_eq!(json["images"][1]["psnr"], 3.0);
+    assert_eq!(json["methods"][0]["images"], 2);
+    assert_eq!(json["methods"][0]["diverged"], 1);
+    assert_eq!(json["methods"][0]["psnr"]["mean"], 20.0);
+    assert_eq!(json["methods"][0]["psnr"]["count"], 1);
+    let json = json_of(&Report::new(vec![lost], &[]));
+    assert!(json["methods"][0]["psnr"].is_null());
+}
+
+#[test]
 fn the_csv_report_has_one_row_per_image_and_quotes_what_needs_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metrics.csv");
     let rows = vec![metrics(0, "ep", Some(f64::INFINITY)), metrics(7, "ep, \"cold\"", None)];
     Report::new(rows, &[]).write_csv(&path).unwrap();
-    let expected = "index,method,psnr,ssim,consistency,predicted_error,evaluations,ep_iterations,same_digit\n\
-                    0,ep,inf,0.5,0.75,,,,\n\
-                    7,\"ep, \"\"cold\"\"\",,,0.75,,,,\n";
+    let expected = "index,method,psnr,ssim,consistency,predicted_error,evaluations,ep_iterations,same_digit,diverged\n\
+                    0,ep,inf,0.5,0.75,,,,,false\n\
+                    7,\"ep, \"\"cold\"\"\",,,0.75,,,,,false\n";
     assert_eq!(fs::read_to_string(path).unwrap(), expected);
 }

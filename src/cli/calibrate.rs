@@ -12,7 +12,7 @@ use qcs::methods::turbo::{LEVELS, calibrate as measure};
 use qcs::prior::{Denoiser, Prior};
 use qcs::{Error, Result};
 
-use super::{Global, table, terminal};
+use super::{Global, table, target, terminal};
 
 /// Measure a prior's denoising errors, which turbo needs, and write them into its file
 #[derive(Args)]
@@ -24,7 +24,7 @@ use super::{Global, table, terminal};
                   of 0.0613, 0.0607 and 0.0603.",
     after_help = "Examples:
   qcs calibrate --model prior.safetensors --images train/ -o calibrated.safetensors
-  qcs calibrate --model prior.safetensors --images train-images-idx3-ubyte --count 500 -o prior.safetensors --force"
+  qcs calibrate --model prior.safetensors --images train-images-idx3-ubyte --count 500 -o calibrated.safetensors --force"
 )]
 pub struct CalibrateArgs {
     /// Weights of a score network (.safetensors)
@@ -45,10 +45,7 @@ pub struct CalibrateArgs {
 }
 
 pub fn calibrate(args: &CalibrateArgs, global: &Global) -> Result<()> {
-    if args.out.exists() && !args.force {
-        let reason = "exists: choose another file, or --force to replace it";
-        return Err(Error::usage(format!("--out {} {reason}", args.out.display())));
-    }
+    target::check("--out", &args.out, args.force, &[&args.model, &args.images])?;
     let mut engine = global.exact_engine()?;
     let bytes = map(&args.model)?;
     let prior = Prior::from_bytes(&args.model, &bytes, None)?;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use qcs::Result;
 use qcs::prior::convert::{self, ConvertOptions};
-use qcs::{Error, Result};
 
-use super::Global;
+use super::{Global, target};
 
 /// Convert an NCSNv2 checkpoint of PyTorch (.pth, .pt) to safetensors
 #[derive(Args)]
@@ -35,13 +35,13 @@ pub struct ConvertArgs {
     /// Side of the images [default: what the checkpoint or its noise levels tell]
     #[arg(long, value_name = "PIXELS")]
     image_size: Option<usize>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
 }
 
 pub fn convert(args: &ConvertArgs, global: &Global) -> Result<()> {
-    if args.out.is_dir() {
-        let reason = "is a folder: name a file, for example prior.safetensors";
-        return Err(Error::usage(format!("--out {} {reason}", args.out.display())));
-    }
+    target::check("--out", &args.out, args.force, &[&args.checkpoint])?;
     let options = ConvertOptions {
         raw: args.raw,
         f16: args.f16,

@@ -49,19 +49,21 @@ pub fn demo(args: &DemoArgs, global: &Global) -> Result<()> {
     if let Some(measure) = &mut config.measure {
         (measure.seed, measure.count) = (Some(args.seed), args.count);
     }
-    let output = Output::new(&args.out, global.quiet || args.json, args.json);
+    let mut output = Output::new(&args.out, global.quiet || args.json, args.json)?;
     let found = if args.resume {
         output.folder.find()?
     } else {
         Found::Nothing
     };
     let begun = match &found {
-        Found::Finished(_) => return output.nothing_to_do(),
-        Found::Unfinished(config) => config.precision,
+        Found::Unfinished(config) | Found::Finished(config) => config.precision,
         Found::Nothing | Found::Other => None,
     };
     let mut engine = global.engine_for(begun)?;
     let run = Run::load(config, engine.as_ref())?;
     output.claim(&run, &found, args.force)?;
-    output.execute(&run, engine.as_mut())
+    match &found {
+        Found::Finished(config) => output.nothing_to_do(config),
+        _ => output.execute(&run, engine.as_mut()),
+    }
 }

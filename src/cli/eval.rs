@@ -4,25 +4,27 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use qcs::files::{LoadOptions, ValueRange, load_images, npy};
+use qcs::files::{LoadOptions, ValueRange, load_images, npy, split_name};
 use qcs::methods::{METHODS, Samples};
-use qcs::output::{ImageMetrics, Report};
+use qcs::output::{Diverged, ImageMetrics, Report};
 use qcs::problem::Problem;
-use qcs::run::{RunFolder, evaluate};
+use qcs::run::{RunConfig, RunFolder, evaluate};
 use qcs::{Error, ImageShape, Images, Result};
 
 use super::flags::is_problem;
-use super::{table, terminal};
+use super::{Global, table, terminal};
 
 /// Compare samples with the truth
 #[derive(Args)]
 #[command(
-    long_about = "Prints PSNR and SSIM of samples against the truth (mean ± standard error over images), and with \
-                  --problem the share of measurements that the samples are consistent with. Several chains of an image \
-                  are averaged first.",
+    long_about = "Prints PSNR and SSIM of samples against the truth (mean ± standard error over images), and the share of \
+                  measurements that the samples are consistent with. Every metric is of the image clipped to [0, 1]. A run \
+                  folder knows its problem, its truth and which images they are; of other samples --truth and --problem must \
+                  hold as many images, or --first says where theirs begin. Several chains of an image are averaged first.",
     after_help = "Examples:
   qcs eval results
   qcs eval results/ep/samples.npy --truth digits/ --json
+  qcs eval mine.npy --truth t10k-images-idx3-ubyte --first 100
   qcs eval reconstructions/ --truth problem.safetensors --problem problem.safetensors"
 )]
 pub struct EvalArgs {
@@ -32,102 +34,275 @@ pub struct EvalArgs {
     /// True images: whatever `qcs measure` reads, a problem file, or a run folder
     #[arg(long, value_name = "TRUTH")]
     truth: Option<PathBuf>,
-    /// Problem file, for the consistency with the measurements
+    /// Problem file, for the consistency with the measurements [default: the run's]
     #[arg(long, value_name = "FILE")]
     problem: Option<PathBuf>,
+    /// Index of the first sample's image in the truth and in the problem
+    #[arg(long, value_name = "I")]
+    first: Option<usize>,
     /// Print the metrics as JSON
     #[arg(long)]
     json: bool,
 }
 
-pub fn eval(args: &EvalArgs) -> Result<()> {
-    let folder = RunFolder::new(&args.samples);
-    let own_truth = folder.truth();
-    let truth = match &args.truth {
-        Some(path) => Some(load_truth(path)?),
-        None if own_truth.exists() => Some(load_truth(&own_truth)?),
-        None => None,
-    };
-    let problem = args.problem.as_deref().map(Problem::read).transpose()?;
-    if truth.is_none() && problem.is_none() {
-        return Err(Error::usage("nothing to compare with: give --truth, --problem or both"));
-    }
-    let shape = truth
-        .as_ref()
-        .map(|t| t.shape)
-        .or_else(|| problem.as_ref().and_then(Problem::shape));
+pub fn eval(args: &EvalArgs, global: &Global) -> Result<()> {
+    let subject = Subject::find(args)?;
+    let problem = subject.problem(args, global)?;
     let mut rows: Vec<ImageMetrics> = Vec::new();
-    for (name, path) in sources(&args.samples, &folder)? {
-        let estimates = load_estimates(&path, shape)?;
-        let metrics = evaluate(&name, &estimates, truth.as_ref(), problem.as_ref());
-        rows.extend(metrics.map_err(|e| Error::bad_file(&path, e.to_string()))?);
+    for (name, path) in subject.sources(&args.samples)? {
+        let shape = problem.as_ref().and_then(Problem::shape);
+        let estimates = subject.estimates(&name, &path, shape)?;
+        let truth = subject.truth(args, problem.as_ref(), &estimates)?;
+        if truth.is_none() && problem.is_none() {
+            return Err(Error::usage("nothing to compare with: give --truth, --problem or both"));
+        }
+        let first = subject.first(args);
+        if let (Some(problem), None, None) = (&problem, &subject.config, args.first) {
+            same_number(&path, &estimates, "the problem", problem.cells().count())?;
+        }
+        let metrics = evaluate(&name, &estimates, first, truth.as_ref(), problem.as_ref());
+        let mut metrics = metrics.map_err(|e| Error::bad_file(&path, e.to_string()))?;
+        for row in &mut metrics {
+            row.diverged |= subject.is_lost(&name, row.index);
+        }
+        rows.extend(metrics);
     }
-    let images = rows.iter().map(|row| row.index + 1).max().unwrap_or(0);
-    let report = Report::new(rows, &[]);
+    let images = rows.iter().map(|row| row.index + 1 - subject.first(args)).max();
+    let report = Report::new(rows, &[]).with_diverged(subject.diverged);
     if args.json {
         terminal::print_json(&report)
     } else {
-        terminal::print(&table::report(&report, images))
+        terminal::print(&table::report(&report, images.unwrap_or(0)))
     }
 }
 
-/// The samples to evaluate: those of each method of a run, or what the path names.
-fn sources(path: &Path, folder: &RunFolder) -> Result<Vec<(String, PathBuf)>> {
-    if !folder.config().exists() {
-        return Ok(vec![("samples".to_owned(), path.to_path_buf())]);
-    }
-    let found: Vec<_> = METHODS
-        .into_iter()
-        .map(|method| (method.key().to_owned(), folder.samples(method)))
-        .filter(|(_, path)| path.exists())
-        .collect();
-    if found.is_empty() {
-        return Err(Error::bad_file(
-            path,
-            "the run is not finished: continue it with `qcs run --resume --out`",
-        ));
-    }
-    Ok(found)
+/// What is evaluated: a run folder, or samples of which nothing else is known.
+struct Subject {
+    folder: RunFolder,
+    config: Option<RunConfig>,
+    diverged: Vec<Diverged>,
 }
 
-/// One estimate per image; chains are averaged.
-fn load_estimates(path: &Path, shape: Option<ImageShape>) -> Result<Images> {
-    if path.extension().is_some_and(|e| e == "npy") {
-        let array = npy::read(path)?;
-        // Only `qcs run` writes five dimensions; its values are what they are.
-        if let [images, chains, channels, height, width] = array.shape[..] {
-            let shape = ImageShape::new(channels, height, width);
-            if images * chains * shape.len() == 0 {
-                return Err(Error::bad_file(path, "holds no images"));
+impl Subject {
+    fn find(args: &EvalArgs) -> Result<Self> {
+        let folder = RunFolder::new(&args.samples);
+        let is_run = folder.config().exists();
+        if is_run && args.first.is_some() {
+            return Err(Error::usage("--first: a run folder knows which images it holds"));
+        }
+        Ok(Self {
+            config: is_run.then(|| RunConfig::read(&folder.config())).transpose()?,
+            diverged: if is_run { folder.diverged()? } else { Vec::new() },
+            folder,
+        })
+    }
+
+    /// The samples to evaluate: those of each method of a run, or what the path names.
+    fn sources(&self, path: &Path) -> Result<Vec<(String, PathBuf)>> {
+        if self.config.is_none() {
+            return Ok(vec![("samples".to_owned(), path.to_path_buf())]);
+        }
+        let found: Vec<_> = METHODS
+            .into_iter()
+            .map(|method| (method.key().to_owned(), self.folder.samples(method)))
+            .filter(|(_, path)| path.exists())
+            .collect();
+        if found.is_empty() {
+            return Err(Error::bad_file(
+                path,
+                "the run is not finished: continue it with `qcs run --resume --out`",
+            ));
+        }
+        Ok(found)
+    }
+
+    /// The first sample's image in the problem.
+    fn first(&self, args: &EvalArgs) -> usize {
+        let of_run = self.config.as_ref().and_then(|config| config.first);
+        args.first.or(of_run).unwrap_or(0)
+    }
+
+    /// Whether no chain of the image in the problem is left.
+    fn is_lost(&self, method: &str, image: usize) -> bool {
+        let Some(config) = &self.config else { return false };
+        let lost = self
+            .diverged
+            .iter()
+            .filter(|d| d.method == method && d.at.image == image);
+        lost.count() == config.chains
+    }
+
+    /// The problem that is named, or the run's own. One that cannot be had any more is told of, and missed where there is
+    /// nothing else to compare with.
+    fn problem(&self, args: &EvalArgs, global: &Global) -> Result<Option<Problem>> {
+        let problem = match (&args.problem, &self.config) {
+            (Some(path), None) => return Problem::read(path).map(Some),
+            (None, None) => return Ok(None),
+            (Some(path), Some(config)) => {
+                let problem = Problem::read(path)?;
+                let reason = "is not the problem of the run: leave --problem out, or evaluate its samples.npy";
+                if !config.is_of(&problem) {
+                    return Err(Error::bad_file(path, reason));
+                }
+                Ok(problem)
             }
-            let states = Images::new(shape, array.to_f32().into_owned());
-            return Ok(Samples {
-                states,
-                chains,
-                diverged: Vec::new(),
-                seconds: 0.0,
-                estimate: None,
+            (None, Some(config)) => {
+                let changed = || Error::usage("the run's problem has changed since");
+                let problem = config.clone().load_problem();
+                problem.and_then(|problem| {
+                    if config.is_of(&problem) {
+                        Ok(problem)
+                    } else {
+                        Err(changed())
+                    }
+                })
             }
-            .mean());
+        };
+        match problem {
+            Ok(problem) => Ok(Some(problem)),
+            Err(error) if args.truth.is_none() && !self.folder.truth().exists() => Err(error),
+            Err(error) if args.problem.is_some() => Err(error),
+            Err(error) => {
+                global.note(&format!("note: no consistency: {error}"));
+                Ok(None)
+            }
         }
     }
-    let options = LoadOptions {
-        shape,
-        range: ValueRange::Estimate,
-        ..LoadOptions::default()
-    };
-    load_images(path, &options)
+
+    /// One estimate per image, all finite: a run's own, or the chains that did not diverge averaged.
+    fn estimates(&self, method: &str, path: &Path, shape: Option<ImageShape>) -> Result<Images> {
+        let own = path.with_file_name("mean.npy");
+        if self.config.is_some() && own.exists() {
+            let array = npy::read(&own)?;
+            if let [_, channels, height, width] = array.shape[..] {
+                return finite(
+                    &own,
+                    1,
+                    self.images(&own, ImageShape::new(channels, height, width), &array)?,
+                );
+            }
+        }
+        if path.extension().is_some_and(|e| e == "npy") {
+            let array = npy::read(path)?;
+            // Only `qcs run` writes five dimensions; its values are what they are.
+            if let [_, chains, channels, height, width] = array.shape[..] {
+                let states = self.images(path, ImageShape::new(channels, height, width), &array)?;
+                let first = self.config.as_ref().and_then(|config| config.first).unwrap_or(0);
+                let of_method = self.diverged.iter().filter(|d| d.method == method);
+                let relative = of_method.map(|d| qcs::methods::Divergence {
+                    image: d.at.image.saturating_sub(first),
+                    ..d.at
+                });
+                let samples = Samples {
+                    states: finite(path, chains, states)?,
+                    chains,
+                    diverged: relative.collect(),
+                    seconds: 0.0,
+                    estimate: None,
+                };
+                return Ok(samples.mean());
+            }
+        }
+        let options = LoadOptions {
+            shape,
+            range: ValueRange::Estimate,
+            ..LoadOptions::default()
+        };
+        finite(path, 1, load_images(path, &options)?)
+    }
+
+    fn images(&self, path: &Path, shape: ImageShape, array: &qcs::files::NpyArray) -> Result<Images> {
+        let values = array.to_f32().into_owned();
+        if values.is_empty() {
+            return Err(Error::bad_file(path, "holds no images"));
+        }
+        Ok(Images::new(shape, values))
+    }
+
+    /// The truth of the estimates, image by image.
+    fn truth(&self, args: &EvalArgs, problem: Option<&Problem>, estimates: &Images) -> Result<Option<Images>> {
+        let Some(path) = &args.truth else {
+            let own = self.folder.truth();
+            if self.config.is_some() && own.exists() {
+                return load_images(&own, &LoadOptions::default()).map(Some);
+            }
+            let of_problem = problem.filter(|_| self.config.is_some()).and_then(Problem::truth);
+            return Ok(of_problem.map(|truth| truth.part(self.first(args), estimates.count())));
+        };
+        let (truth, first) = self.named_truth(path, args, estimates)?;
+        match first {
+            Some(first) if truth.count().saturating_sub(first) >= estimates.count() => {
+                Ok(Some(truth.part(first, estimates.count())))
+            }
+            _ => {
+                same_number(&args.samples, estimates, &path.display().to_string(), truth.count())?;
+                Ok(Some(truth))
+            }
+        }
+    }
+
+    /// All images of a truth, and where the estimates' own begin among them, if anybody knows.
+    fn named_truth(&self, path: &Path, args: &EvalArgs, estimates: &Images) -> Result<(Images, Option<usize>)> {
+        let folder = RunFolder::new(path);
+        if folder.config().exists() && folder.truth().exists() {
+            return Ok((load_images(folder.truth(), &LoadOptions::default())?, args.first));
+        }
+        if is_problem(path) {
+            let problem = Problem::read(path)?;
+            let own = self.config.as_ref().filter(|config| config.is_of(&problem));
+            let first = args.first.or(own.map(|_| self.first(args)));
+            let truth = problem.truth().cloned();
+            let truth = truth.ok_or_else(|| Error::bad_file(path, "holds no truth: it was not simulated"))?;
+            return Ok((truth, first));
+        }
+        let measured = self.config.as_ref().and_then(|config| config.measure.as_ref());
+        let own = measured.filter(|measure| measure.images.as_deref().is_some_and(|images| same(images, path)));
+        let first = args.first.or(own.map(|measure| measure.first.unwrap_or(0)));
+        let options = LoadOptions {
+            shape: Some(estimates.shape),
+            ..LoadOptions::default()
+        };
+        // Images of another shape are refused when they are compared.
+        let truth = load_images(path, &options).or_else(|_| load_images(path, &LoadOptions::default()));
+        Ok((truth?, first))
+    }
 }
 
-fn load_truth(path: &Path) -> Result<Images> {
-    let folder = RunFolder::new(path);
-    if folder.config().exists() && folder.truth().exists() {
-        return load_truth(&folder.truth());
+/// Whether two names are of the same images.
+fn same(a: impl AsRef<Path>, b: &Path) -> bool {
+    let ((a, array_a), (b, array_b)) = (split_name(a.as_ref()), split_name(b));
+    let places = a.canonicalize().ok().zip(b.canonicalize().ok());
+    array_a == array_b && places.is_some_and(|(a, b)| a == b)
+}
+
+/// Refuses to compare the first images of many: they may be any.
+fn same_number(path: &Path, estimates: &Images, of: &str, there: usize) -> Result<()> {
+    let count = estimates.count();
+    if count == there {
+        return Ok(());
     }
-    if is_problem(path) {
-        let problem = Problem::read(path)?;
-        let truth = problem.truth().cloned();
-        return truth.ok_or_else(|| Error::bad_file(path, "holds no truth: it was not simulated"));
+    let advice = if there > count {
+        ": --first says where theirs begin"
+    } else {
+        ""
+    };
+    let reason = format!("holds {count} images, but {of} {there}{advice}");
+    Err(Error::bad_file(path, reason))
+}
+
+/// Refuses what is no number; the states of an image follow each other.
+fn finite(path: &Path, chains: usize, states: Images) -> Result<Images> {
+    let broken = states.iter().position(|image| image.iter().any(|v| !v.is_finite()));
+    match broken {
+        None => Ok(states),
+        Some(state) => {
+            let chain = if chains > 1 {
+                format!(", chain {}", state % chains)
+            } else {
+                String::new()
+            };
+            let reason = format!("holds NaN or infinity in image {}{chain}", state / chains);
+            Err(Error::bad_file(path, reason))
+        }
     }
-    load_images(path, &LoadOptions::default())
 }

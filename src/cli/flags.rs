@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use qcs::files::safetensors;
 use qcs::prior::Prior;
 use qcs::run::{RunConfig, demo, load_prior};
 use qcs::{ImageShape, Result};
@@ -42,10 +43,21 @@ impl ModelFlags {
 
     /// The name of the model, and the model.
     pub fn load(&self) -> Result<(String, Prior)> {
-        let mut config = RunConfig::default();
-        self.apply(&mut config)?;
-        let prior = load_prior(&config.model, self.shape)?;
-        Ok((config.model, prior))
+        self.load_for(None)
+    }
+
+    /// The same; images of this shape are at hand, where the file does not say its own.
+    pub fn load_for(&self, images: Option<ImageShape>) -> Result<(String, Prior)> {
+        let name = match &self.model {
+            Some(model) if model.as_os_str() != Prior::SHIPPED => model,
+            _ => return Ok((Prior::SHIPPED.to_owned(), load_prior(Prior::SHIPPED, self.shape)?)),
+        };
+        let is_silent = || safetensors::read(name, |file| Ok(file.text("image_size").is_none()));
+        let shape = match (self.shape, images) {
+            (None, Some(images)) if is_silent()? => Some(images),
+            (shape, _) => shape,
+        };
+        Ok((name.display().to_string(), Prior::open(name, shape)?))
     }
 }
 

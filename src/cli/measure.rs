@@ -1,16 +1,16 @@
 //! `qcs measure`: from images to a problem file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
 
-use qcs::methods::{Options, Preset};
+use qcs::Result;
+use qcs::methods::{Options, Preset, shown};
 use qcs::run::MeasureConfig;
-use qcs::{Error, Result};
 
-use super::flags::{MOST_SEED, absolute};
-use super::{Global, terminal};
+use super::flags::MOST_SEED;
+use super::{Global, target, terminal};
 
 /// Measure images: y = Q(Ax + n)
 #[derive(Args)]
@@ -38,6 +38,9 @@ pub struct MeasureArgs {
     /// Seed of A and of the noise
     #[arg(long, value_name = "SEED", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=MOST_SEED as u64))]
     seed: u64,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
     /// Print what was done as JSON
     #[arg(long)]
     json: bool,
@@ -58,20 +61,18 @@ struct Done {
 }
 
 pub fn measure(args: &MeasureArgs, global: &Global) -> Result<()> {
+    let matrix = args.measure.matrix.as_deref().map(Path::new);
+    let inputs: Vec<&Path> = matrix.into_iter().chain([args.images.as_path()]).collect();
+    target::check("--out", &args.out, args.force, &inputs)?;
     let preset = args.preset.as_deref().map(Preset::find).transpose()?;
     let mut config = MeasureConfig {
-        images: Some(absolute(&args.images)?),
         count: args.count,
         seed: Some(args.seed),
         ..args.measure.clone()
     }
     .over(preset.map_or_else(MeasureConfig::default, MeasureConfig::of_preset));
-    if args.out.is_dir() {
-        let reason = "is a folder: name a file, for example problem.safetensors";
-        return Err(Error::usage(format!("--out {} {reason}", args.out.display())));
-    }
     global.use_threads()?;
-    let problem = config.resolve()?;
+    let problem = config.resolve_with(|config| config.load_from(&args.images))?;
     problem.write(&args.out)?;
     let shape = problem.shape().map(|shape| shape.to_string()).unwrap_or_default();
     let done = Done {
@@ -97,8 +98,9 @@ pub fn measure(args: &MeasureArgs, global: &Global) -> Result<()> {
         ..
     } = &done;
     global.note(&format!(
-        "{}: {images} image(s) of shape {shape}, {measurements} measurements of {bits} bit(s){step}, sigma {sigma}",
-        done.file
+        "{}: {images} image(s) of shape {shape}, {measurements} measurements of {bits} bit(s){step}, sigma {}",
+        done.file,
+        shown(*sigma)
     ));
     Ok(())
 }

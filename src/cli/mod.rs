@@ -18,7 +18,9 @@ mod scores;
 mod signals;
 mod sweep;
 mod table;
+mod target;
 mod terminal;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -104,9 +106,21 @@ enum Command {
 
 /// Parses the command line, runs it, and turns an error into one line and an exit code.
 pub fn main() -> ExitCode {
-    // clap prints help and usage errors itself and exits with 0 or 2.
-    let parsed = Cli::from_arg_matches(&command().get_matches());
-    match execute(parsed.unwrap_or_else(|e| e.exit())) {
+    let parsed = command()
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => match usage::line(&error) {
+            Some(line) => {
+                terminal::note(&line);
+                return ExitCode::from(Error::usage("").exit_code());
+            }
+            // What clap prints itself.
+            None => error.exit(),
+        },
+    };
+    match execute(parsed) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             terminal::note(&format!("error: {}", words(&error)));
@@ -158,7 +172,7 @@ fn execute(Cli { global, command }: Cli) -> Result<()> {
         Command::Measure(args) => measure::measure(&args, &global),
         Command::Run(args) => run::run(&args, &global),
         Command::Sweep(args) => sweep::sweep(&args, &global),
-        Command::Eval(args) => eval::eval(&args),
+        Command::Eval(args) => eval::eval(&args, &global),
         Command::Sample(args) => sample::sample(&args, &global),
         Command::Score(args) => scores::score(&args, &global),
         Command::Likelihood(args) => scores::likelihood(&args, &global),

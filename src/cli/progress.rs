@@ -40,10 +40,11 @@ impl Display {
         title.clone_into(&mut self.title);
         self.begun = None;
         self.last = Instant::now();
-        if self.quiet || !std::io::stderr().is_terminal() {
+        if self.quiet || !draws_bars() {
             return;
         }
-        let style = ProgressStyle::with_template("{prefix:10} {bar:30} {msg}").expect("the template is fixed");
+        // A message that is too long is cut, so that the bar stays on its line.
+        let style = ProgressStyle::with_template("{prefix:8} {bar:12} {wide_msg}").expect("the template is fixed");
         let bar = ProgressBar::new(WIDTH)
             .with_style(style)
             .with_prefix(self.title.clone());
@@ -82,23 +83,27 @@ impl Display {
     }
 }
 
-/// "level 12/60, 34.5 evaluations/s, 0:42 left": an evaluation is one step of one state.
+/// Whether a bar can be drawn: on a terminal that can go back to the beginning of its line.
+fn draws_bars() -> bool {
+    let dumb = std::env::var_os("TERM").is_some_and(|kind| kind == "dumb");
+    std::io::stderr().is_terminal() && !dumb
+}
+
+/// "level 12/60, 0:42 left, 34.5 evaluations/s": an evaluation is one step of one state. What may be cut comes last.
 fn message(progress: &Progress, elapsed: Duration, done: f64) -> String {
     let seconds = elapsed.as_secs_f64().max(1e-9);
     let rate = progress.evaluations as f64 / seconds;
     let left = (1.0 - progress.fraction) * seconds / done.max(1e-9);
     let (name, stage, stages) = progress.stage;
     let mut text = format!("{name} {stage}/{stages}");
-    if progress.states > progress.working {
-        text += &format!(", {} of {} states done", progress.done, progress.states);
-    }
-    text += &format!(", {rate:.1} evaluations/s");
     // One step says nothing of the rest.
     if done > 0.0 {
-        text + &format!(", {} left", clock(left))
-    } else {
-        text
+        text += &format!(", {} left", clock(left));
     }
+    if progress.states > progress.working {
+        text += &format!(", {}/{} states", progress.done, progress.states);
+    }
+    text + &format!(", {rate:.1} evaluations/s")
 }
 
 /// Hours, minutes and seconds as 1:02:03, or 2:03.
@@ -122,7 +127,7 @@ impl Hooks for Display {
     }
 
     fn begin(&mut self, method: &dyn Kind, resumed: bool) {
-        if !self.quiet && (resumed || !std::io::stderr().is_terminal()) {
+        if !self.quiet && (resumed || !draws_bars()) {
             let how = if resumed {
                 "continues from its checkpoint"
             } else {
@@ -150,7 +155,7 @@ impl Hooks for Display {
 impl Observer for Display {
     fn after_step(&mut self, progress: &Progress) -> Next {
         self.show(progress);
-        Next::Continue
+        if signals::stop() { Next::Stop } else { Next::Continue }
     }
 
     fn checkpoint(&mut self, _: &Checkpoint) -> qcs::Result<()> {
@@ -183,6 +188,8 @@ mod tests {
         };
         // Half of what is done was done in this session's 10 s.
         let text = message(&progress, Duration::from_secs(10), 0.3);
-        assert_eq!(text, "level 31/60, 8 of 20 states done, 108.0 evaluations/s, 0:13 left");
+        assert_eq!(text, "level 31/60, 0:13 left, 8/20 states, 108.0 evaluations/s");
+        // Beside the name and the bar, on a line of 80.
+        assert!(text.len() <= 58, "{}", text.len());
     }
 }

@@ -8,7 +8,8 @@ use clap::Args;
 
 use qcs::engine::{Engine, Precision};
 use qcs::methods::{self, Flags, Options};
-use qcs::run::{Batch, Found, MeasureConfig, Results, Run, RunConfig, RunFolder};
+use qcs::output::Diverged;
+use qcs::run::{Batch, Found, Lock, MeasureConfig, Run, RunConfig, RunFolder};
 use qcs::{Error, Result};
 
 use super::flags::{MOST_SEED, ModelFlags, absolute, is_problem};
@@ -82,6 +83,21 @@ impl RunArgs {
         self.input.is_some() || self.config.is_some()
     }
 
+    /// Whether no setting is named that could contradict a run.
+    fn is_silent(&self, global: &Global) -> bool {
+        let counts = [self.count, self.chains];
+        !self.names_a_run()
+            && !self.model.given()
+            && self.preset.is_none()
+            && self.method.is_none()
+            && self.seed.is_none()
+            && self.batch.is_none()
+            && global.precision.is_none()
+            && counts.iter().all(Option::is_none)
+            && self.measure == MeasureConfig::default()
+            && self.flags == Flags::default()
+    }
+
     /// The configuration that the command line asks for: its flags over `base`.
     fn over(&self, base: RunConfig) -> Result<RunConfig> {
         let mut config = base;
@@ -113,7 +129,8 @@ impl RunArgs {
     /// Where the problem comes from: a file, images that are measured, or what the configuration says.
     fn problem(&self, config: &mut RunConfig) -> Result<()> {
         if let Some(input) = &self.input {
-            (config.problem, config.measure, config.count) = (None, None, None);
+            (config.problem, config.measure) = (None, None);
+            (config.first, config.count) = (None, None);
             if is_problem(input) {
                 config.problem = Some(absolute(input)?.into());
             } else {
@@ -139,6 +156,7 @@ impl RunArgs {
                 ));
             }
             None => {
+                config.first = flags.first.take().or(config.first);
                 if let Some(name) = flags.to_table().keys().next() {
                     return Err(Error::usage(format!(
                         "--{} is about measuring images, but a problem file holds its measurements already",
@@ -153,18 +171,20 @@ impl RunArgs {
 
 pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
     global.use_threads()?;
-    let output = Output::new(&args.out, global.quiet || args.json, args.json);
+    let mut output = Output::new(&args.out, global.quiet || args.json, args.json)?;
     let found = if args.resume {
         output.folder.find()?
     } else {
         Found::Nothing
     };
-    if matches!(found, Found::Finished(_)) {
-        return output.nothing_to_do();
+    if let Found::Finished(config) = &found
+        && args.is_silent(global)
+    {
+        return output.nothing_to_do(config);
     }
     let base = match (&args.config, &found) {
         (Some(path), _) => RunConfig::read(path)?,
-        (None, Found::Unfinished(config)) if args.input.is_none() => config.clone(),
+        (None, Found::Unfinished(config) | Found::Finished(config)) if args.input.is_none() => config.clone(),
         _ if args.resume && !args.names_a_run() => {
             let reason = "there is no run to resume here; name a problem file, images, or --config FILE";
             return Err(Error::usage(format!("--out {}: {reason}", args.out.display())));
@@ -172,7 +192,7 @@ pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
         _ => RunConfig::default(),
     };
     let mut config = args.over(base)?;
-    if let (Found::Unfinished(begun), Batch::AUTO) = (&found, config.batch) {
+    if let (Found::Unfinished(begun) | Found::Finished(begun), Batch::AUTO) = (&found, config.batch) {
         config.batch = begun.batch;
     }
     let mut engine = global.engine_for(config.precision)?;
@@ -180,8 +200,16 @@ pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
     if let Some(stages) = &args.profile {
         engine.profile(stages_of(stages, run.stages())?)?;
     }
+    if let Some(input) = args.input.as_deref().filter(|input| output.folder.owns(input)) {
+        let (out, input) = (args.out.display(), input.display());
+        let reason = format!("the run would replace its input {input}: choose another folder");
+        return Err(Error::usage(format!("--out {out}: {reason}")));
+    }
     output.claim(&run, &found, args.force)?;
-    output.execute(&run, engine.as_mut())
+    match &found {
+        Found::Finished(config) => output.nothing_to_do(config),
+        _ => output.execute(&run, engine.as_mut()),
+    }
 }
 
 /// "3" or "3-5", of levels or iterations counted from 1.
@@ -200,30 +228,46 @@ pub struct Output {
     pub folder: RunFolder,
     quiet: bool,
     json: bool,
+    /// Keeps other runs out of the folder, from when it exists
+    lock: Option<Lock>,
 }
 
 impl Output {
-    pub fn new(out: &Path, quiet: bool, json: bool) -> Self {
+    pub fn new(out: &Path, quiet: bool, json: bool) -> Result<Self> {
         let folder = RunFolder::new(out);
-        Self { folder, quiet, json }
+        let lock = out.is_dir().then(|| folder.lock()).transpose()?;
+        Ok(Self {
+            folder,
+            quiet,
+            json,
+            lock,
+        })
     }
 
-    pub fn nothing_to_do(&self) -> Result<()> {
+    /// Says so; what diverged in the run is an error as it was then.
+    pub fn nothing_to_do(&self, config: &RunConfig) -> Result<()> {
         if !self.quiet {
             terminal::note(&format!(
                 "{} holds a finished run: nothing to do",
                 self.folder.path().display()
             ));
         }
-        Ok(())
+        let states = config.methods.len() * config.count.unwrap_or(0) * config.chains;
+        let precision = config.precision.unwrap_or(Precision::Fp32);
+        diverged(&self.folder.diverged()?, states, precision)
     }
 
     /// Takes the folder for the run, or makes sure that the unfinished run found in it is the same: flags may repeat
     /// its settings, but not change them.
-    pub fn claim(&self, run: &Run, found: &Found, force: bool) -> Result<()> {
+    pub fn claim(&mut self, run: &Run, found: &Found, force: bool) -> Result<()> {
+        if self.lock.is_none() {
+            self.lock = Some(self.folder.lock()?);
+        }
         match found {
-            Found::Unfinished(config) if *config == run.config => Ok(()),
-            Found::Unfinished(config) => Err(Error::usage(format!(
+            Found::Unfinished(config) | Found::Finished(config) if *config == run.config => {
+                self.folder.remove_temporaries()
+            }
+            Found::Unfinished(config) | Found::Finished(config) => Err(Error::usage(format!(
                 "--out {} holds a run with other settings or files ({}): --force starts over",
                 self.folder.path().display(),
                 config.differences(&run.config).join("; ")
@@ -253,7 +297,8 @@ impl Output {
                 table::report(&results.report, run.images())
             ))?;
         }
-        diverged(&results, engine.precision())
+        let states = results.methods.iter().map(|m| m.samples.states.count()).sum();
+        diverged(&results.report.diverged, states, engine.precision())
     }
 }
 
@@ -295,21 +340,19 @@ fn describe(run: &Run, engine: &dyn Engine) -> String {
     )
 }
 
-/// Lists the states that were frozen.
-fn diverged(results: &Results, precision: Precision) -> Result<()> {
-    let frozen = &results.report.diverged;
-    for state in frozen {
-        let at = &state.at;
+/// Lists the states that diverged, of so many.
+fn diverged(list: &[Diverged], states: usize, precision: Precision) -> Result<()> {
+    for Diverged { method, at } in list {
+        let where_to = at.reach.map_or(String::new(), |reach| format!(", to {reach:.1e}"));
         terminal::note(&format!(
-            "diverged: {}, image {}, chain {}, at level {}, step {}",
-            state.method, at.image, at.chain, at.level, at.step
+            "diverged: {method}, image {}, chain {}, at level {}, step {}{where_to}",
+            at.image, at.chain, at.level, at.step
         ));
     }
-    let states: usize = results.methods.iter().map(|m| m.samples.states.count()).sum();
-    match frozen.len() {
+    match list.len() {
         0 => Ok(()),
         n => Err(Error::Diverged(format!(
-            "{n} of {states} states diverged and kept their last finite value; the results are written. Try a smaller \
+            "{n} of {states} states diverged; the results are written, the means are of the others. Try a smaller \
              --step-scale or --xi{}",
             if precision == Precision::Fp32 {
                 ""

@@ -1,6 +1,6 @@
 //! `qcs sample`: what the prior alone believes in.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -9,12 +9,12 @@ use qcs::likelihood::Likelihood;
 use qcs::methods::langevin::LangevinOptions;
 use qcs::methods::{Given, Options, Preset};
 use qcs::output::{contact_sheet, png};
-use qcs::run::{Batch, Driver, Outcome};
+use qcs::run::{Batch, Driver, Kept, Outcome};
 use qcs::{Error, Result};
 
-use super::Global;
 use super::flags::{MOST_SEED, ModelFlags};
 use super::progress::Display;
+use super::{Global, signals, target};
 
 /// Draw images from the prior, without measurements
 #[derive(Args)]
@@ -38,6 +38,12 @@ pub struct SampleArgs {
     /// Also write the samples as an array [N,C,H,W] (.npy)
     #[arg(long, value_name = "FILE")]
     samples: Option<PathBuf>,
+    /// Continue after Ctrl-C: the same command, and the same images as without the interruption
+    #[arg(long, conflicts_with = "force")]
+    resume: bool,
+    /// Replace the files if they exist
+    #[arg(long)]
+    force: bool,
     /// The paper's settings for a data set: mnist, cifar10 or celeba [default: the one of the model's image shape]
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
@@ -56,6 +62,24 @@ const MOST: usize = 10_000;
 
 pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     png::check_name(&args.out)?;
+    let model: Vec<&Path> = args.model.model.as_deref().into_iter().collect();
+    // Nothing can lie beside a device.
+    let kept = (args.out.is_file() || !args.out.exists()).then(|| Kept::beside(&args.out));
+    let unfinished = kept.as_ref().filter(|kept| kept.exists());
+    if let (Some(kept), false, false) = (unfinished, args.resume, args.force) {
+        let (out, kept) = (args.out.display(), kept.path().display());
+        return Err(Error::usage(format!(
+            "--out {out} is unfinished ({kept} holds its state): --resume continues it, --force starts over"
+        )));
+    }
+    let force = args.force || args.resume && unfinished.is_some();
+    target::check("--out", &args.out, force, &model)?;
+    if let Some(samples) = &args.samples {
+        target::check("--samples", samples, force, &model)?;
+        if *samples == args.out {
+            return Err(Error::usage("--out and --samples name the same file"));
+        }
+    }
     let mut engine = global.engine()?;
     if !(1..=MOST).contains(&args.count) {
         return Err(Error::usage(format!("--count {}: between 1 and {MOST}", args.count)));
@@ -81,6 +105,7 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
             problem: None,
             chains: 1,
         },
+        first: 0,
         images: args.count,
         seed: args.seed,
         batch: args.batch.states(),
@@ -88,12 +113,28 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     if args.batch == Batch::AUTO {
         driver.batch = driver.largest_batch(engine.as_ref())?;
     }
+    signals::catch()?;
+    let (count, steps) = (args.count, settings.steps().len());
+    global.note(&format!(
+        "{count} images of shape {shape}; {steps} steps; {}",
+        engine.describe()
+    ));
     let mut display = Display::new(global.quiet);
     display.start("prior");
-    let outcome = driver.run(engine.as_mut(), None, &mut display);
+    let named = format!("{} {} {}", options.to_table(), driver.batch, engine.precision());
+    let outcome = match &kept {
+        Some(kept) => kept.run(&driver, engine.as_mut(), &named, args.resume, &mut display),
+        None => driver.run(engine.as_mut(), None, &mut display),
+    };
     display.finish();
     let Outcome::Finished(samples) = outcome? else {
-        return Err(Error::Failed("the run was stopped".to_owned()));
+        return Err(Error::Interrupted(
+            match kept {
+                Some(_) => "stopped; the state is saved: continue with the same command and --resume",
+                None => "stopped",
+            }
+            .to_owned(),
+        ));
     };
     let per_row = args.count.isqrt() + usize::from(args.count.isqrt().pow(2) < args.count);
     png::write_picture(&args.out, &contact_sheet(&samples.states, per_row))?;
@@ -104,6 +145,7 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
             &samples.states.data,
         )?;
     }
+    kept.map_or(Ok(()), |kept| kept.remove())?;
     match samples.diverged.len() {
         0 => Ok(()),
         n => Err(Error::Diverged(format!(

@@ -10,14 +10,14 @@ use qcs::methods::{likelihood_score, prior_score};
 use qcs::problem::Problem;
 use qcs::{Error, ImageShape, Images, Result};
 
-use super::Global;
 use super::flags::ModelFlags;
+use super::{Global, target};
 
 /// Evaluate the prior score of images
 #[derive(Args)]
 #[command(
-    long_about = "Evaluates the prior score s(x, sigma) of images [B,C,H,W] at one noise level and writes an array of \
-                  the same shape (float32).",
+    long_about = "Evaluates the prior score s(x, sigma) of images [B,C,H,W], or of a run's samples [B,chains,C,H,W], at \
+                  one noise level and writes an array of the same shape (float32).",
     after_help = "Examples:
   qcs score --x x.npy --sigma 0.5 --out score.npy
   qcs score --model w.safetensors --x x.npy --sigma 10 --out score.npy
@@ -26,7 +26,7 @@ use super::flags::ModelFlags;
 pub struct ScoreArgs {
     #[command(flatten)]
     model: ModelFlags,
-    /// Images [B,C,H,W] (.npy)
+    /// Images [B,C,H,W] or samples [B,chains,C,H,W] (.npy)
     #[arg(long, value_name = "X.npy")]
     x: PathBuf,
     /// Noise level
@@ -35,14 +35,17 @@ pub struct ScoreArgs {
     /// Where to write the scores (.npy)
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
 }
 
 /// Evaluate the likelihood score of states
 #[derive(Args)]
 #[command(
-    long_about = "Evaluates the likelihood score, without gamma, of states [B,N] or [B,C,H,W] at one noise level and \
-                  writes an array of the same shape (float32). State b is compared with the measurements of image b of \
-                  the problem, or with the only ones there are.",
+    long_about = "Evaluates the likelihood score, without gamma, of states [B,N] or [B,C,H,W], or of a run's samples \
+                  [B,chains,C,H,W], at one noise level and writes an array of the same shape (float32). State b is compared \
+                  with the measurements of image b of the problem, or with the only ones there are.",
     after_help = "Examples:
   qcs likelihood --problem p.safetensors --x x.npy --beta 0.5 --method ep --ep-iters 5 --out g.npy
   qcs likelihood --problem p.safetensors --x x.npy --beta 10 --method diag --out g.npy"
@@ -51,7 +54,7 @@ pub struct LikelihoodArgs {
     /// Problem file (.safetensors)
     #[arg(long, value_name = "FILE")]
     problem: PathBuf,
-    /// States [B,N] or [B,C,H,W] (.npy)
+    /// States [B,N] or [B,C,H,W], or samples [B,chains,C,H,W] (.npy)
     #[arg(long, value_name = "X.npy")]
     x: PathBuf,
     /// Noise level
@@ -69,6 +72,9 @@ pub struct LikelihoodArgs {
     /// Where to write the scores (.npy)
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
 }
 
 /// A likelihood.
@@ -81,21 +87,33 @@ enum Choice {
 }
 
 pub fn score(args: &ScoreArgs, global: &Global) -> Result<()> {
+    let model = args.model.model.as_deref().into_iter();
+    target::check(
+        "--out",
+        &args.out,
+        args.force,
+        &model.chain([args.x.as_path()]).collect::<Vec<_>>(),
+    )?;
     let mut engine = global.exact_engine()?;
-    let (_, prior) = args.model.load()?;
     let (shape, x) = read_states(&args.x)?;
-    let image = prior.image();
-    let &[_, channels, height, width] = &shape[..] else {
-        return Err(wrong_shape(&args.x, &shape, &format!("[B,{image}]")));
+    let own = match shape[..] {
+        [_, channels, height, width] | [_, _, channels, height, width] => {
+            Some(ImageShape::new(channels, height, width))
+        }
+        _ => None,
     };
-    if ImageShape::new(channels, height, width) != image {
-        return Err(wrong_shape(&args.x, &shape, &format!("[B,{image}], the model's")));
+    let (_, prior) = args.model.load_for(own)?;
+    let image = prior.image();
+    if own != Some(image) {
+        let needed = format!("[B,{image}] or [B,chains,{image}], the model's");
+        return Err(wrong_shape(&args.x, &shape, &needed));
     }
     let scores = prior_score(engine.as_mut(), &prior, &Images::new(image, x), args.sigma)?;
     npy::write(&args.out, &shape, &scores.data)
 }
 
 pub fn likelihood(args: &LikelihoodArgs, global: &Global) -> Result<()> {
+    target::check("--out", &args.out, args.force, &[&args.problem, &args.x])?;
     let mut engine = global.exact_engine()?;
     if args.ep_iters == 0 {
         return Err(Error::usage("--ep-iters must be at least 1"));
@@ -103,13 +121,11 @@ pub fn likelihood(args: &LikelihoodArgs, global: &Global) -> Result<()> {
     let problem = Problem::read(&args.problem)?;
     let n = problem.a().cols();
     let (shape, x) = read_states(&args.x)?;
-    let pixels: usize = shape.iter().skip(1).product();
-    if !matches!(shape.len(), 2 | 4) || pixels != n {
-        return Err(wrong_shape(
-            &args.x,
-            &shape,
-            &format!("[B,{n}] or [B,C,H,W] with {n} pixels"),
-        ));
+    let chains = if shape.len() == 5 { shape[1] } else { 1 };
+    let pixels = shape.iter().skip(1).product::<usize>() / chains;
+    if !matches!(shape.len(), 2 | 4 | 5) || pixels != n {
+        let needed = format!("[B,{n}], or [B,C,H,W] or [B,chains,C,H,W] with {n} pixels");
+        return Err(wrong_shape(&args.x, &shape, &needed));
     }
     let images = problem.cells().count();
     if images > 1 && shape[0] > images {
@@ -127,9 +143,15 @@ pub fn likelihood(args: &LikelihoodArgs, global: &Global) -> Result<()> {
             start: args.ep_start,
         }),
     };
-    let scores = likelihood_score(engine.as_mut(), &likelihood, &problem, &x, args.beta, &mut |text| {
-        global.note(text)
-    })?;
+    let scores = likelihood_score(
+        engine.as_mut(),
+        &likelihood,
+        &problem,
+        &x,
+        chains,
+        args.beta,
+        &mut |text| global.note(text),
+    )?;
     npy::write(&args.out, &shape, &scores)
 }
 

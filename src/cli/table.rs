@@ -1,8 +1,10 @@
 //! Metrics as a table for people.
 
+use std::collections::BTreeSet;
+
 use qcs::methods;
 use qcs::metrics::Summary;
-use qcs::output::{MethodMetrics, Report};
+use qcs::output::{ImageMetrics, MethodMetrics, Report};
 
 use super::progress::clock;
 
@@ -14,12 +16,15 @@ pub fn report(report: &Report, images: usize) -> String {
     let mut rows = vec![header(&report.methods, "image")];
     let known = report.images.iter().any(|image| image.psnr.is_some());
     if known && images <= MOST_ROWS {
-        for index in 0..images {
+        let indices: BTreeSet<usize> = report.images.iter().map(|image| image.index).collect();
+        for index in indices {
             let psnr = |m: &MethodMetrics| {
                 let image = report.images.iter().find(|i| i.index == index && i.method == m.method);
-                image
-                    .and_then(|i| i.psnr)
-                    .map_or(String::new(), |psnr| format!("{psnr:.2} dB"))
+                match image {
+                    Some(image) if image.diverged => "diverged".to_owned(),
+                    Some(ImageMetrics { psnr: Some(psnr), .. }) => format!("{psnr:.2} dB"),
+                    _ => String::new(),
+                }
             };
             rows.push(row(&index.to_string(), &report.methods, psnr));
         }
@@ -45,6 +50,12 @@ pub fn report(report: &Report, images: usize) -> String {
         }));
         rows.push(row("evaluations", &report.methods, |m| mean(&m.evaluations, 1, "")));
         rows.push(row("EP iterations", &report.methods, |m| mean(&m.ep_iterations, 1, "")));
+    }
+    if report.methods.iter().any(|m| m.diverged > 0) {
+        rows.push(row("left out", &report.methods, |m| match m.diverged {
+            0 => String::new(),
+            n => format!("{n} of {} diverged", m.images),
+        }));
     }
     if report.methods.iter().any(|m| m.seconds.is_some()) {
         rows.push(row("time", &report.methods, |m| m.seconds.map_or(String::new(), clock)));

@@ -1,6 +1,6 @@
 //! Files that appear whole or not at all: write beside the target, make it durable, rename.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,8 @@ pub fn write_atomically(path: impl AsRef<Path>, write: impl FnOnce(&mut dyn Writ
         .create_new(true)
         .open(&temporary.0)
         .map_err(|e| Error::io(path, "write", e))?;
+    // Says that somebody is at work on it; where files cannot be locked, nobody asks.
+    let _ = file.try_lock();
     let mut buffered = BufWriter::new(file);
     write(&mut buffered)?;
     finish(buffered)
@@ -66,6 +68,7 @@ fn sync_folder(target: &Path) {
 }
 
 /// A temporary file that is removed when dropped; after the rename there is nothing left to remove.
+#[derive(Debug)]
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -81,6 +84,35 @@ impl Temporary {
         ));
         Self(target.with_file_name(name))
     }
+}
+
+/// Removes what killed processes have left of a file that they were writing; a living one has locked its own.
+pub fn remove_leftovers(target: &Path) {
+    let own = |name: &OsStr| {
+        let middle = target.file_name().unwrap_or_default().to_string_lossy();
+        is_temporary(name) && name.to_string_lossy().starts_with(&format!(".{middle}."))
+    };
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let entries = fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten();
+    for entry in entries.flatten().filter(|entry| own(&entry.file_name())) {
+        let abandoned = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+        if abandoned {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Whether a name is one that [`write_atomically`] gives to a file in the making.
+pub fn is_temporary(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let middle = name.strip_prefix('.').and_then(|name| name.strip_suffix(".tmp"));
+    let numbers = middle
+        .and_then(|name| name.rsplit_once('.'))
+        .map(|(_, numbers)| numbers);
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers
+        .and_then(|numbers| numbers.split_once('-'))
+        .is_some_and(|(process, count)| is_number(process) && is_number(count))
 }
 
 impl Drop for Temporary {
@@ -134,6 +166,42 @@ mod tests {
         assert_eq!(error.exit_code(), 1);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(names_in(folder.path()), ["a.txt"]);
+    }
+
+    #[test]
+    fn temporaries_are_told_by_their_names_and_nothing_else_is_one() {
+        for target in ["config.toml", "a", "0000.png"] {
+            let temporary = Temporary::beside(Path::new(target));
+            assert!(is_temporary(temporary.0.file_name().unwrap()), "{temporary:?}");
+        }
+        for name in [
+            ".a.tmp",
+            "a.1-0.tmp",
+            ".a.1-0",
+            ".a.x-0.tmp",
+            ".a.1-.tmp",
+            ".hidden",
+            "a.png",
+            "",
+        ] {
+            assert!(!is_temporary(OsStr::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_file_goes_but_not_while_somebody_writes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        for name in [".a.txt.1-0.tmp", ".b.txt.1-0.tmp", ".a.txt"] {
+            fs::write(folder.path().join(name), "half").unwrap();
+        }
+        write_atomically(&path, |_| {
+            remove_leftovers(&path);
+            assert_eq!(names_in(folder.path()).len(), 3, "its own is there");
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(names_in(folder.path()), [".a.txt", ".b.txt.1-0.tmp", "a.txt"]);
     }
 
     #[test]

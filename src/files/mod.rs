@@ -19,9 +19,10 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
-pub use atomic::write_atomically;
+pub use atomic::{is_temporary, remove_leftovers, write_atomically};
 pub use images::{LoadOptions, ValueRange, load_images};
 pub use npy::{NpyArray, NpyData};
+pub use npz::split_name;
 
 /// Deflate cannot expand its input by more than this, so a greater claim is a lie.
 pub(crate) const MAX_INFLATION: u64 = 1032;

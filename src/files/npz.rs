@@ -85,7 +85,7 @@ fn array_name(member: &str) -> Option<String> {
 }
 
 /// Splits `file.npz:name` into the file and the array's name; any other path is returned whole.
-pub(super) fn split_name(path: &Path) -> (PathBuf, Option<String>) {
+pub fn split_name(path: &Path) -> (PathBuf, Option<String>) {
     match path.to_str().and_then(|text| text.rsplit_once(".npz:")) {
         Some((stem, name)) if !path.exists() => (PathBuf::from(format!("{stem}.npz")), Some(name.to_owned())),
         _ => (path.to_path_buf(), None),

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use toml::Table;
 
-pub use options::Options;
+pub use options::{Options, shown};
 pub use preset::{PRESETS, Preset};
 pub use score::{ScorePlan, likelihood_score, prior_score};
 
@@ -223,8 +223,19 @@ impl Left {
     }
 }
 
-/// A state that would have become non-finite and kept its last value from then on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// A state that ends with a value farther from 0 has diverged, though every value is finite. Images lie in [0, 1], samples of them
+/// overshoot by some tenths, and the highest noise level that an NCSNv2 was published with is 378: beyond this there is neither
+/// image nor noise, and what diverges passes it by decades.
+pub const FARTHEST: f32 = 1000.0;
+
+/// The value of an image that is farthest from 0.
+pub fn reach(image: &[f32]) -> f32 {
+    let far = |value: &f32| if value.is_finite() { value.abs() } else { f32::INFINITY };
+    image.iter().map(far).fold(0.0, f32::max)
+}
+
+/// A state that would have become non-finite and kept its last value from then on, or that ended beyond [`FARTHEST`].
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Divergence {
     pub image: usize,
     pub chain: usize,
@@ -232,6 +243,9 @@ pub struct Divergence {
     pub level: usize,
     /// Within the stage, from 1
     pub step: usize,
+    /// Where it ended, if that is beyond [`FARTHEST`] and nothing was noticed earlier: then level and step are the last ones
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<f32>,
 }
 
 /// What a method draws: the samples of all images and chains.
@@ -260,6 +274,32 @@ pub struct Estimate {
 }
 
 impl Samples {
+    /// Counts the states that ended beyond [`FARTHEST`] among the diverged, at the run's last level and step. An image whose
+    /// estimate lies there has no chain left.
+    pub(crate) fn mark_far(&mut self, level: usize, step: usize) {
+        for state in 0..self.states.count() {
+            let (image, chain) = (state / self.chains, state % self.chains);
+            let own = self.estimate.as_ref().map_or(0.0, |own| reach(own.mean.image(image)));
+            let reach = reach(self.states.image(state)).max(own);
+            let known = self.diverged.iter().any(|d| (d.image, d.chain) == (image, chain));
+            if reach > FARTHEST && !known {
+                self.diverged.push(Divergence {
+                    image,
+                    chain,
+                    level,
+                    step,
+                    reach: Some(reach),
+                });
+            }
+        }
+        self.diverged.sort_by_key(|d| (d.image, d.chain));
+    }
+
+    /// Whether every chain of an image diverged: then there is no estimate of it.
+    pub fn is_lost(&self, image: usize) -> bool {
+        self.diverged.iter().filter(|d| d.image == image).count() == self.chains
+    }
+
     /// The posterior mean of each image: the method's own estimate, or its chains that did not diverge, averaged (all of
     /// them if every one did).
     pub fn mean(&self) -> Images {

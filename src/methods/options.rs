@@ -127,7 +127,7 @@ pub fn between(setting: &'static str, least: usize, most: usize, value: usize) -
 }
 
 /// A number as a person would write it: 1e-300 without its zeros.
-fn shown(value: f64) -> String {
+pub fn shown(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude != 0.0 && !(1e-4..1e7).contains(&magnitude) {
         format!("{value:e}")

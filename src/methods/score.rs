@@ -124,8 +124,8 @@ pub fn prior_score(engine: &mut dyn Engine, prior: &Prior, images: &Images, beta
     Ok(Images::new(shape, scores))
 }
 
-/// The likelihood score, without gamma, of the states `x` `[B, N]` at noise level `beta`. State b is compared with the
-/// measurements of image b, or with the only ones there are. `note` hears how A was factorised, where it had to be.
+/// The likelihood score, without gamma, of the states `x` `[B · chains, N]` at noise level `beta`. The chains of an image follow
+/// each other: those of image b are compared with its measurements, or with the only ones there are. `note` hears how A was factorised, where it had to be.
 ///
 /// # Errors
 /// [`Error::Usage`] if `x` is not whole states, has more of them than the problem has images, holds NaN, or if `beta` is not
@@ -135,20 +135,23 @@ pub fn likelihood_score(
     likelihood: &Likelihood,
     problem: &Problem,
     x: &[f32],
+    chains: usize,
     beta: f64,
     note: &mut dyn FnMut(&str),
 ) -> Result<Vec<f32>> {
     let (n, images) = (problem.a().cols(), problem.cells().count());
-    if !x.len().is_multiple_of(n) || x.is_empty() {
+    if chains == 0 || !x.len().is_multiple_of(chains * n) || x.is_empty() {
         return Err(Error::usage(format!(
-            "x has {} values: the problem needs B·{n}",
-            x.len()
+            "x has {} values: the problem needs B·{}",
+            x.len(),
+            chains * n
         )));
     }
     let states = x.len() / n;
-    if images > 1 && states > images {
+    if images > 1 && states / chains > images {
         return Err(Error::usage(format!(
-            "x has {states} states, but the problem holds {images} images"
+            "x has {} images, but the problem holds {images}",
+            states / chains
         )));
     }
     check(x, n, beta)?;
@@ -162,7 +165,7 @@ pub fn likelihood_score(
         ..Constants::default()
     };
     let mut session = engine.session(&compiled.plan, constants)?;
-    compiled.evaluate(session.as_mut(), x, beta, |b| if images == 1 { 0 } else { b })
+    compiled.evaluate(session.as_mut(), x, beta, |b| if images == 1 { 0 } else { b / chains })
 }
 
 /// A noise level must be positive and finite, and so must be the states.

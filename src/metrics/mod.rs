@@ -41,7 +41,8 @@ pub fn consistency(a_x: &[f64], lower: &[f64], upper: &[f64]) -> f64 {
     inside as f64 / a_x.len() as f64
 }
 
-fn clamped(value: f32) -> f64 {
+/// The value that a picture shows.
+pub(crate) fn clamped(value: f32) -> f64 {
     f64::from(value.clamp(0.0, 1.0))
 }
 

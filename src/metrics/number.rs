@@ -1,7 +1,7 @@
 //! How a metric is written down where it is no finite number.
 //!
-//! JSON has no infinity. An infinite PSNR (the image equals the truth) becomes the string `"inf"` and the
-//! metric of a diverged image `"nan"`, both of which Python's `float` takes back; `null` is left to mean
+//! JSON has no infinity. An infinite PSNR (the image equals the truth) becomes the string `"inf"` and what is no
+//! number `"nan"`, both of which Python's `float` takes back; `null` is left to mean
 //! that there is nothing to tell, because there is no truth.
 
 use serde::{Deserialize, Deserializer, Serializer, de};

@@ -21,7 +21,7 @@ pub struct ImageMetrics {
     pub psnr: Option<f64>,
     #[serde(with = "number::option")]
     pub ssim: Option<f64>,
-    /// Share of measurements whose cell holds A·x.
+    /// Share of measurements whose cell holds A·x, x clipped to [0, 1] as for the other metrics.
     #[serde(with = "number::option")]
     pub consistency: Option<f64>,
     /// Root mean squared error per pixel that the method itself predicts, where it does.
@@ -34,14 +34,19 @@ pub struct ImageMetrics {
     /// Whether it shows the digit that the truth shows, where both are digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_digit: Option<bool>,
+    /// Whether every chain of the image diverged: its metrics are told, but count in no mean.
+    #[serde(default)]
+    pub diverged: bool,
 }
 
-/// Mean ± standard error of each metric over a method's images.
+/// Mean ± standard error of each metric over a method's images that did not diverge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MethodMetrics {
     pub method: String,
     /// Number of images; a metric's own count is smaller where it is absent for some.
     pub images: usize,
+    /// Those of them that diverged, and are in no mean.
+    pub diverged: usize,
     pub psnr: Option<Summary>,
     pub ssim: Option<Summary>,
     pub consistency: Option<Summary>,
@@ -57,13 +62,13 @@ pub struct MethodMetrics {
 
 /// The content of `metrics.json` and `metrics.csv`.
 ///
-/// In both, an infinite PSNR is written `inf` and the metric of a diverged image `nan` (strings in JSON,
-/// which has no such numbers); `null` or an empty field means that there is no truth to compare with.
+/// In both, an infinite PSNR is written `inf` (a string in JSON, which has no such number); `null` or an empty field means that
+/// there is no truth to compare with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub methods: Vec<MethodMetrics>,
     pub images: Vec<ImageMetrics>,
-    /// States that were frozen at their last finite value; their images' metrics count all the same.
+    /// States that diverged. An image with other chains is estimated from those; one without is marked.
     pub diverged: Vec<Diverged>,
     /// Of methods that drew several samples of each image, where the truth is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -101,11 +106,13 @@ impl Report {
             .map(|name| {
                 let of_method = || images.iter().filter(|image| image.method == name);
                 let summary = |metric: fn(&ImageMetrics) -> Option<f64>| {
-                    Summary::of(&of_method().filter_map(metric).collect::<Vec<_>>())
+                    let healthy = of_method().filter(|image| !image.diverged);
+                    Summary::of(&healthy.filter_map(metric).collect::<Vec<_>>())
                 };
                 MethodMetrics {
                     method: name.to_owned(),
                     images: of_method().count(),
+                    diverged: of_method().filter(|image| image.diverged).count(),
                     psnr: summary(|image| image.psnr),
                     ssim: summary(|image| image.ssim),
                     consistency: summary(|image| image.consistency),
@@ -153,8 +160,9 @@ impl Report {
 
     /// Writes one row per image and method as CSV; the summaries are in the JSON file only.
     pub fn write_csv(&self, path: impl AsRef<Path>) -> Result<()> {
-        let mut text =
-            String::from("index,method,psnr,ssim,consistency,predicted_error,evaluations,ep_iterations,same_digit\n");
+        let mut text = String::from(
+            "index,method,psnr,ssim,consistency,predicted_error,evaluations,ep_iterations,same_digit,diverged\n",
+        );
         for image in &self.images {
             let metrics = [image.psnr, image.ssim, image.consistency, image.predicted_error];
             let metrics = metrics.map(|metric| metric.map_or(String::new(), number::text));
@@ -162,7 +170,8 @@ impl Report {
             let counts =
                 [image.evaluations, image.ep_iterations, same].map(|n| n.map_or(String::new(), |n| n.to_string()));
             let method = quoted(&image.method);
-            text += &format!("{},{method},{},{}\n", image.index, metrics.join(","), counts.join(","));
+            let (metrics, counts) = (metrics.join(","), counts.join(","));
+            text += &format!("{},{method},{metrics},{counts},{}\n", image.index, image.diverged);
         }
         write_text(path.as_ref(), &text)
     }

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::MeasureConfig;
+use super::{MeasureConfig, Shared, fingerprint};
 use crate::engine::Precision;
 use crate::methods::{self, Flags, Kind, Preset};
 use crate::prior::Prior;
+use crate::problem::Problem;
 use crate::{Error, ImageShape, Result};
 
 /// A run: the same configuration gives the same bits on the same kind of device. What is left open is the preset's or the
@@ -34,7 +35,10 @@ pub struct RunConfig {
     /// A problem file; either this or `[measure]`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<PathBuf>,
-    /// How many images of the problem to reconstruct, from its first; all if absent
+    /// Index of the first image of the problem to reconstruct; 0 if absent. Of images that are measured, `[measure]` says it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<usize>,
+    /// How many images of the problem to reconstruct; all that follow `first` if absent
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
     /// In which precision the network multiplies; that of the engine if absent
@@ -131,6 +135,7 @@ impl Default for RunConfig {
             preset: None,
             methods: vec![methods::DEFAULT.to_owned()],
             problem: None,
+            first: None,
             count: None,
             precision: None,
             chains: 1,
@@ -189,6 +194,34 @@ impl RunConfig {
     pub fn shape(&self) -> Result<Option<ImageShape>> {
         let parse = |text: &String| text.parse().map_err(|e| Error::usage(format!("shape: {e}")));
         self.shape.as_ref().map(parse).transpose()
+    }
+
+    /// The problem: read, or measured anew, which writes down what was left open of it.
+    ///
+    /// # Errors
+    /// If it cannot be read or measured, or if it is none or two.
+    pub fn load_problem(&mut self) -> Result<Problem> {
+        self.load_problem_sharing(&mut Shared::default())
+    }
+
+    /// The same, with A from an earlier problem where that is the same.
+    pub(super) fn load_problem_sharing(&mut self, shared: &mut Shared) -> Result<Problem> {
+        match (&self.problem, &mut self.measure) {
+            (Some(path), None) => Problem::read(path),
+            (None, Some(_)) if self.first.is_some() => Err(Error::usage(
+                "of images that are measured, `[measure]` says the `first` one",
+            )),
+            (None, Some(measure)) => measure.resolve_sharing(MeasureConfig::load, shared),
+            _ => Err(Error::usage(
+                "a configuration names either `problem` or `[measure]`, and not both",
+            )),
+        }
+    }
+
+    /// Whether this is the problem that the configuration was resolved with; of one that never was, nobody knows.
+    pub fn is_of(&self, problem: &Problem) -> bool {
+        let of = |identity: &Identity| identity.problem == fingerprint::of_problem(problem);
+        self.identity.as_ref().is_none_or(of)
     }
 
     /// The methods, in order.

@@ -44,8 +44,7 @@ pub fn digits(first: usize, count: Option<usize>) -> Result<Images> {
             "{DIGITS} holds {available} images, so {count} from index {first} on cannot be taken"
         ))
     })?;
-    let n = SHAPE.len();
-    Ok(Images::new(SHAPE, all.data[first * n..end * n].to_vec()))
+    Ok(all.part(first, end - first))
 }
 
 #[cfg(test)]

@@ -42,7 +42,10 @@ impl Driver<'_> {
                 stopped = observer.after_step(&progress) == Next::Stop;
                 !stopped || step == steps
             };
-            let drawn = direct.states(batch.clone(), self.seed, &mut after);
+            // Noise is keyed by the image's place in the problem.
+            let before_first = self.first * self.given.chains;
+            let keyed = before_first + batch.start..before_first + batch.end;
+            let drawn = direct.states(keyed, self.seed, &mut after);
             run.left.seconds = before + begun.elapsed().as_secs_f64();
             if let Some(drawn) = drawn {
                 run.next = batch.end;
@@ -56,6 +59,6 @@ impl Driver<'_> {
         }
         let finished = Checkpoint::finished(run.left);
         observer.checkpoint(&finished)?;
-        Ok(Outcome::Finished(self.method.outcome(self.given, &finished.left)))
+        Ok(Outcome::Finished(self.outcome(&finished.left)))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::checkpoint::{Checkpoint, Slot};
 use crate::engine::{Constants, Engine, Session, State};
 use crate::methods::options::between;
-use crate::methods::{BatchPlan, Given, Method, Pass, Samples};
+use crate::methods::{BatchPlan, Given, Left, Method, Pass, Samples};
 use crate::plan::{Program, Step};
 use crate::{Error, ImageShape, Result};
 
@@ -14,6 +14,8 @@ use crate::{Error, ImageShape, Result};
 pub struct Driver<'a> {
     pub method: &'a dyn Method,
     pub given: Given<'a>,
+    /// The first of them in the problem
+    pub first: usize,
     pub images: usize,
     /// Keys all noise
     pub seed: u64,
@@ -125,7 +127,18 @@ impl Driver<'_> {
         }
         let finished = Checkpoint::finished(run.left);
         watch.observer.checkpoint(&finished)?;
-        Ok(Outcome::Finished(self.method.outcome(self.given, &finished.left)))
+        Ok(Outcome::Finished(self.outcome(&finished.left)))
+    }
+
+    /// What came of it, from what the passes left of all states.
+    pub(super) fn outcome(&self, left: &Left) -> Samples {
+        let mut samples = self.method.outcome(self.given, left);
+        let passes = self.method.passes(self.given);
+        let steps = passes.last().map_or(Vec::new(), |pass| pass.steps());
+        let stage = steps.last().map_or(1, |step| step.stage);
+        let steps = steps.iter().filter(|step| step.stage == stage).count();
+        samples.mark_far(stage as usize, steps.max(1));
+        samples
     }
 
     fn shape(&self) -> ImageShape {
@@ -156,10 +169,15 @@ impl Driver<'_> {
                     "the problem's images ({shape}) are not the prior's ({image}): choose a model trained for them"
                 )));
             }
-            if self.images > problem.cells().count() {
-                let (asked, there) = (self.images, problem.cells().count());
+            let (first, asked, there) = (self.first, self.images, problem.cells().count());
+            if first.checked_add(asked).is_none_or(|end| end > there) {
+                let from = if first == 0 {
+                    String::new()
+                } else {
+                    format!(" from index {first} on")
+                };
                 return Err(Error::usage(format!(
-                    "{asked} images asked for, but the problem holds {there}"
+                    "{asked} images{from} asked for, but the problem holds {there}"
                 )));
             }
         }
@@ -262,7 +280,7 @@ impl<'a> Work<'a> {
 
     fn state(&self, index: usize) -> State {
         State {
-            image: index / self.chains,
+            image: self.driver.first + index / self.chains,
             chain: index % self.chains,
         }
     }
@@ -400,7 +418,7 @@ impl Batches<'_> {
             let values = &run.left.values[name];
             let row = values.len() / self.work.driver.images;
             let of = |slot: usize| {
-                let image = run.slots[slot].state.map_or(0, |state| self.work.state(state).image);
+                let image = run.slots[slot].state.map_or(0, |state| state / self.work.chains);
                 &values[image * row..(image + 1) * row]
             };
             self.write_rows(tensor, &begun, of)?;

@@ -2,7 +2,8 @@
 
 use rayon::prelude::*;
 
-use crate::metrics::{Digits, consistency, psnr, ssim};
+use crate::methods::{FARTHEST, reach};
+use crate::metrics::{Digits, clamped, consistency, psnr, ssim};
 use crate::output::ImageMetrics;
 use crate::problem::Problem;
 use crate::{Error, ImageShape, Images, Result};
@@ -13,25 +14,27 @@ pub fn compare_digits(rows: &mut [ImageMetrics], estimates: &Images, truth: &Ima
         return;
     }
     let digits = Digits::shipped();
-    for row in rows {
-        let same = digits.of(estimates.image(row.index)) == digits.of(truth.image(row.index));
+    for (index, row) in rows.iter_mut().enumerate() {
+        let same = digits.of(estimates.image(index)) == digits.of(truth.image(index));
         row.same_digit = Some(same);
     }
 }
 
-/// One row of metrics for each of the images, under the name `method`.
+/// One row of metrics for each of the images, under the name `method`. The first of them is image `first` of the problem; the
+/// truth is theirs, image by image. Every metric is of the image clipped to [0, 1], as pictures show it.
 ///
 /// # Errors
-/// [`Error::Usage`] if the truth or the problem holds fewer images or images of another shape.
+/// [`Error::Usage`] if the truth holds another number of images, the problem too few, or one of them images of another shape.
 pub fn evaluate(
     method: &str,
     estimates: &Images,
+    first: usize,
     truth: Option<&Images>,
     problem: Option<&Problem>,
 ) -> Result<Vec<ImageMetrics>> {
     let (count, shape) = (estimates.count(), estimates.shape);
     if let Some(truth) = truth
-        && (truth.shape != shape || truth.count() < count)
+        && (truth.shape != shape || truth.count() != count)
     {
         return Err(Error::usage(format!(
             "{count} images of shape {shape} cannot be compared with a truth of {} images of shape {}",
@@ -40,7 +43,7 @@ pub fn evaluate(
         )));
     }
     if let Some(problem) = problem
-        && (problem.a().cols() != shape.len() || problem.cells().count() < count)
+        && (problem.a().cols() != shape.len() || problem.cells().count().saturating_sub(first) < count)
     {
         return Err(Error::usage(format!(
             "{count} images of shape {shape} do not fit a problem of {} images with {} pixels",
@@ -51,19 +54,20 @@ pub fn evaluate(
     let metrics = |index: usize| {
         let x = estimates.image(index);
         ImageMetrics {
-            index,
+            index: first + index,
             method: method.to_owned(),
             psnr: truth.map(|truth| psnr(x, truth.image(index))),
             ssim: truth.and_then(|truth| ssim(x, truth.image(index), shape)),
             consistency: problem.map(|problem| {
-                let x: Vec<f64> = x.iter().map(|&v| f64::from(v)).collect();
-                let (lower, upper) = problem.cells().image(index);
+                let x: Vec<f64> = x.iter().map(|&v| clamped(v)).collect();
+                let (lower, upper) = problem.cells().image(first + index);
                 consistency(&problem.a().times(&x), lower, upper)
             }),
             predicted_error: None,
             evaluations: None,
             ep_iterations: None,
             same_digit: None,
+            diverged: reach(x) > FARTHEST,
         }
     };
     Ok((0..count).into_par_iter().map(metrics).collect())

@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::RunConfig;
-use crate::files::write_atomically;
+use serde::Deserialize;
+
+use super::{Lock, RunConfig};
+use crate::files::{is_temporary, write_atomically};
 use crate::methods::{Kind, METHODS};
+use crate::output::Diverged;
 use crate::{Error, Result};
 
 /// A folder that holds one run:
@@ -79,6 +82,44 @@ impl RunFolder {
         Ok(path)
     }
 
+    /// Creates the folder if it does not exist, and keeps other runs out of it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if another run is at work there, [`Error::Io`] if it cannot be created.
+    pub fn lock(&self) -> Result<Lock> {
+        std::fs::create_dir_all(&self.path).map_err(|e| Error::io(&self.path, "create", e))?;
+        Lock::of(&self.path)
+    }
+
+    /// Whether a file is one that a run in this folder replaces.
+    pub fn owns(&self, file: &Path) -> bool {
+        let (Ok(folder), Ok(file)) = (self.path.canonicalize(), file.canonicalize()) else {
+            return false;
+        };
+        let own = Self::new(folder);
+        let methods = METHODS.map(|method| own.path.join(method.key()));
+        [own.truth(), own.grid()].contains(&file) || methods.iter().any(|method| file.starts_with(method))
+    }
+
+    /// The states that diverged in the finished run, by what its metrics say; none if there is no such run.
+    ///
+    /// # Errors
+    /// If the metrics cannot be read.
+    pub fn diverged(&self) -> Result<Vec<Diverged>> {
+        #[derive(Deserialize)]
+        struct Metrics {
+            diverged: Vec<Diverged>,
+        }
+        let path = self.metrics_json();
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
+        let metrics: Metrics = serde_json::from_str(&text)
+            .map_err(|e| Error::bad_file(&path, format!("does not say which states diverged: {e}")))?;
+        Ok(metrics.diverged)
+    }
+
     /// Looks what is there.
     ///
     /// # Errors
@@ -94,7 +135,8 @@ impl RunFolder {
             });
         }
         match std::fs::read_dir(&self.path) {
-            Ok(mut entries) => Ok(if entries.next().is_some() {
+            // What a killed run has left of a file that it was writing is nothing.
+            Ok(entries) => Ok(if entries.flatten().any(|entry| !is_temporary(&entry.file_name())) {
                 Found::Other
             } else {
                 Found::Nothing
@@ -142,6 +184,24 @@ impl RunFolder {
         })
     }
 
+    /// Removes what killed runs have left of files that they were writing: nobody else works here while the folder is locked.
+    ///
+    /// # Errors
+    /// If a file cannot be removed.
+    pub fn remove_temporaries(&self) -> Result<()> {
+        let methods = METHODS.iter().flat_map(|method| {
+            let folder = self.path.join(method.key());
+            [folder.join("samples"), folder]
+        });
+        for folder in methods.chain([self.path.clone()]) {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            for entry in entries.filter(|entry| is_temporary(&entry.file_name())) {
+                remove(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Removes the checkpoints of a run that is complete.
     ///
     /// # Errors
@@ -150,25 +210,21 @@ impl RunFolder {
         METHODS.iter().try_for_each(|&method| remove(&self.checkpoint(method)))
     }
 
-    /// Removes what an earlier run has left, its metrics first: without them it does not count as complete.
+    /// Removes what an earlier run has left, its metrics first: without them it does not count as complete. Its configuration
+    /// goes last: until then what is left is known to be of a run.
     fn clear(&self) -> Result<()> {
-        for path in [
-            self.metrics_json(),
-            self.metrics_csv(),
-            self.grid(),
-            self.truth(),
-            self.config(),
-        ] {
+        for path in [self.metrics_json(), self.metrics_csv(), self.grid(), self.truth()] {
             remove(&path)?;
         }
         self.remove_checkpoints()?;
+        self.remove_temporaries()?;
         for method in METHODS {
             let folder = self.path.join(method.key());
             if folder.join("samples.npy").exists() {
                 std::fs::remove_dir_all(&folder).map_err(|e| Error::io(&folder, "remove", e))?;
             }
         }
-        Ok(())
+        remove(&self.config())
     }
 }
 

@@ -91,13 +91,20 @@ impl MeasureConfig {
     /// # Errors
     /// As [`load_images`].
     pub fn load(&self) -> Result<Images> {
-        let images = self.images.as_deref().unwrap_or_default();
+        self.load_from(Path::new(self.images.as_deref().unwrap_or_default()))
+    }
+
+    /// Loads those images of a file or folder that are to be measured.
+    ///
+    /// # Errors
+    /// As [`load_images`].
+    pub fn load_from(&self, images: &Path) -> Result<Images> {
         let options = LoadOptions {
             first: self.first.unwrap_or(0),
             count: self.count,
             ..LoadOptions::default()
         };
-        if images == demo::DIGITS {
+        if images == Path::new(demo::DIGITS) {
             return demo::digits(options.first, options.count);
         }
         load_images(images, &options)
@@ -108,11 +115,23 @@ impl MeasureConfig {
     /// # Errors
     /// As [`MeasureConfig::load`], [`Matrix::read`] and [`Problem::simulate`].
     pub fn resolve(&mut self) -> Result<Problem> {
-        self.resolve_sharing(&mut Shared::default())
+        self.resolve_with(Self::load)
+    }
+
+    /// The same of images from elsewhere.
+    ///
+    /// # Errors
+    /// As [`MeasureConfig::resolve`], and as `load`.
+    pub fn resolve_with(&mut self, load: impl FnOnce(&Self) -> Result<Images>) -> Result<Problem> {
+        self.resolve_sharing(load, &mut Shared::default())
     }
 
     /// The same, with A from an earlier problem where that is the same.
-    pub(super) fn resolve_sharing(&mut self, shared: &mut Shared) -> Result<Problem> {
+    pub(super) fn resolve_sharing(
+        &mut self,
+        load: impl FnOnce(&Self) -> Result<Images>,
+        shared: &mut Shared,
+    ) -> Result<Problem> {
         let (bits, sigma, seed) = (
             *self.bits.get_or_insert(1),
             *self.sigma.get_or_insert(0.05),
@@ -122,7 +141,7 @@ impl MeasureConfig {
         // What makes no sense is refused before anything large is read or built.
         let ensemble = self.ensemble()?;
         Quantiser::new(bits, self.step, 1.0)?;
-        let images = self.load()?;
+        let images = load(self)?;
         let preset = Preset::of_shape(images.shape);
         let sensing = match ensemble {
             Some(ensemble) => {

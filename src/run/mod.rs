@@ -12,6 +12,8 @@ mod evaluate;
 pub(crate) mod fingerprint;
 mod folder;
 mod keeper;
+mod kept;
+mod lock;
 mod measure;
 mod results;
 mod shared;
@@ -25,6 +27,8 @@ pub use driver::{Driver, Next, Observer, Outcome, Progress, Unobserved};
 pub use evaluate::{compare_digits, evaluate};
 pub use folder::{Found, RunFolder};
 pub use keeper::Hooks;
+pub use kept::Kept;
+pub use lock::Lock;
 pub use measure::{ENSEMBLES, MeasureConfig};
 pub use results::{MethodSamples, Results};
 pub use shared::Shared;
@@ -59,7 +63,14 @@ struct Configured {
 /// As [`Prior::open`].
 pub fn load_prior(model: &str, shape: Option<ImageShape>) -> Result<Prior> {
     if model == Prior::SHIPPED {
-        return Prior::shipped();
+        let prior = Prior::shipped()?;
+        return match shape.filter(|&shape| shape != prior.image()) {
+            Some(shape) => Err(Error::setting(
+                "shape",
+                format!("{shape} is not that of the bundled prior, {}", prior.image()),
+            )),
+            None => Ok(prior),
+        };
     }
     Prior::open(Path::new(model), shape)
 }
@@ -92,16 +103,12 @@ impl Run {
             Ok(Configured { kind, method })
         };
         let methods = config.kinds()?.into_iter().map(configured).collect::<Result<_>>()?;
-        let problem = match (&config.problem, &mut config.measure) {
-            (Some(path), None) => Problem::read(path)?,
-            (None, Some(measure)) => measure.resolve_sharing(shared)?,
-            _ => {
-                return Err(Error::usage(
-                    "a configuration names either `problem` or `[measure]`, and not both",
-                ));
-            }
-        };
-        config.count.get_or_insert(problem.cells().count());
+        let problem = config.load_problem_sharing(shared)?;
+        config.first = config.first.filter(|&first| first > 0);
+        let there = problem.cells().count();
+        config
+            .count
+            .get_or_insert(there.saturating_sub(config.first.unwrap_or(0)).max(1));
         if config.count == Some(0) {
             return Err(Error::setting("count", "must be at least 1"));
         }
@@ -132,6 +139,11 @@ impl Run {
             run.config.batch = Batch::Of(batch);
         }
         Ok(run)
+    }
+
+    /// The first image of the problem that is reconstructed.
+    pub fn first(&self) -> usize {
+        self.config.first.unwrap_or(0)
     }
 
     /// The number of images that are reconstructed.
@@ -181,6 +193,7 @@ impl Run {
         Driver {
             method: self.methods[index].method.as_ref(),
             given: self.given(),
+            first: self.first(),
             images: self.images(),
             seed: self.config.seed,
             batch: self.config.batch.states(),

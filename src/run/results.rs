@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Run, RunFolder, compare_digits, evaluate};
 use crate::files::npy;
-use crate::methods::{Kind, Samples};
+use crate::methods::{Divergence, Kind, Samples};
 use crate::metrics::Calibration;
 use crate::output::{Diverged, Grid, MethodCalibration, Report, Series, Style, png};
 use crate::{Error, Images, Result};
@@ -29,14 +29,11 @@ const MOST_IN_GRID: usize = 100;
 
 impl Results {
     pub(super) fn new(run: &Run, methods: Vec<MethodSamples>) -> Self {
-        let images = run.images();
-        let truth = run.problem.truth().map(|truth| {
-            let data = truth.data[..images * truth.shape.len()].to_vec();
-            Images::new(truth.shape, data)
-        });
+        let (first, images) = (run.first(), run.images());
+        let truth = run.problem.truth().map(|truth| truth.part(first, images));
         let estimates: Vec<Images> = methods.iter().map(|m| m.samples.mean()).collect();
         let rows = methods.iter().zip(&estimates).flat_map(|(m, estimate)| {
-            let mut rows = evaluate(m.kind.key(), estimate, truth.as_ref(), Some(&run.problem))
+            let mut rows = evaluate(m.kind.key(), estimate, first, truth.as_ref(), Some(&run.problem))
                 .expect("the driver has checked that its images fit the problem");
             let of_digits = run
                 .prior
@@ -46,11 +43,12 @@ impl Results {
             if let (Some(truth), true) = (&truth, of_digits) {
                 compare_digits(&mut rows, estimate, truth);
             }
-            if let Some(own) = &m.samples.estimate {
-                for row in &mut rows {
-                    row.predicted_error = Some(own.predicted_error[row.index]);
-                    row.evaluations = Some(own.evaluations[row.index]);
-                    row.ep_iterations = Some(own.ep_iterations[row.index]);
+            for (index, row) in rows.iter_mut().enumerate() {
+                row.diverged = m.samples.is_lost(index);
+                if let Some(own) = &m.samples.estimate {
+                    row.predicted_error = Some(own.predicted_error[index]);
+                    row.evaluations = Some(own.evaluations[index]);
+                    row.ep_iterations = Some(own.ep_iterations[index]);
                 }
             }
             rows
@@ -60,7 +58,10 @@ impl Results {
             let method = m.kind.key();
             m.samples.diverged.iter().map(move |&at| Diverged {
                 method: method.to_owned(),
-                at,
+                at: Divergence {
+                    image: first + at.image,
+                    ..at
+                },
             })
         });
         let calibration = methods.iter().filter_map(|m| {
@@ -100,10 +101,7 @@ impl Results {
     }
 
     fn write_grid(&self, path: &Path) -> Result<()> {
-        let shown = |images: &Images| {
-            let count = images.count().min(MOST_IN_GRID);
-            Images::new(images.shape, images.data[..count * images.shape.len()].to_vec())
-        };
+        let shown = |images: &Images| images.part(0, images.count().min(MOST_IN_GRID));
         let truth = self.truth.as_ref().map(shown);
         let estimates: Vec<Images> = self.estimates.iter().map(shown).collect();
         let deviations: Vec<Option<Images>> = self
@@ -133,6 +131,7 @@ impl Results {
             let captions: Option<Vec<String>> = of_method
                 .take(images.count())
                 .map(|image| match (image.psnr, image.predicted_error) {
+                    _ if image.diverged => Some("diverged".to_owned()),
                     (Some(psnr), Some(error)) => Some(format!("{psnr:.1} dB ±{error:.2}")),
                     (Some(psnr), None) => Some(format!("{psnr:.1} dB")),
                     (None, Some(error)) => Some(format!("±{error:.3}")),

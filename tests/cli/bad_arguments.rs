@@ -1,6 +1,6 @@
 //! Arguments that make no sense: exit code 2 (5 for a device), and a line that names the flag or what it is about.
 
-use crate::support::{IMAGE, Place};
+use crate::support::Place;
 
 #[test]
 fn arguments_that_make_no_sense_are_usage_errors() {
@@ -143,28 +143,4 @@ fn a_device_that_is_not_there_is_exit_code_5_and_one_that_cannot_be_is_2() {
     let line = "info --precision fp8";
     place.run(line).refuses(line, 2, &["fp8", "fp16"]);
     place.succeeds("info --model model.safetensors --device cpu");
-}
-
-#[test]
-fn states_that_diverge_are_exit_code_4_and_listed_after_the_results_are_written() {
-    let place = Place::with_problem();
-    let line = "run problem.safetensors --model model.safetensors --out run --gamma 1e300 --method both --quiet";
-    let ran = place.run(line);
-    assert_eq!(ran.code, Some(4), "{}", ran.stderr);
-    assert!(
-        ran.stderr
-            .contains("diverged: ep, image 2, chain 0, at level 1, step 1"),
-        "{}",
-        ran.stderr
-    );
-    assert!(ran.stderr.contains("error: 6 of 6 states diverged"), "{}", ran.stderr);
-    let metrics: serde_json::Value = serde_json::from_slice(&place.read("run/metrics.json")).unwrap();
-    assert_eq!(metrics["diverged"].as_array().unwrap().len(), 6);
-    assert_eq!(metrics["diverged"][5]["method"], "ep");
-    let samples = qcs::files::npy::read(place.path("run/ep/samples.npy")).unwrap();
-    assert_eq!(samples.shape, [3, 1, 1, IMAGE.height, IMAGE.width]);
-    assert!(
-        samples.to_f32().iter().all(|v| v.is_finite()),
-        "a frozen state keeps its last finite value"
-    );
 }

@@ -182,6 +182,10 @@ fn a_model_with_wrong_tensors_is_refused_by_their_names() {
             format!("score --model {file} --x images.npy --sigma 1 --out s.npy"),
             format!("info --model {file}"),
         ] {
+            // X has a shape, which serves a model that does not say its own.
+            if name == "size" && line.starts_with("score") {
+                continue;
+            }
             let says: Vec<&str> = says.iter().copied().chain([file.as_str()]).collect();
             place.run(&line).refuses(&line, 3, &says);
         }

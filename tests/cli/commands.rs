@@ -231,9 +231,11 @@ fn score_and_likelihood_are_those_of_the_library_and_keep_the_shape() {
     npy::write(place.path("second.npy"), &[2, 64], &[&x[..64], &x[..64]].concat()).unwrap();
     let line = "likelihood --problem problem.safetensors --beta 0.3";
     for method in ["ep --ep-iters 5", "diag"] {
-        place.succeeds(&format!("{line} --x flat.npy --method {method} --out flat-g.npy"));
         place.succeeds(&format!(
-            "{line} --x images.npy --method {method} --out g.npy --threads 1"
+            "{line} --x flat.npy --method {method} --out flat-g.npy --force"
+        ));
+        place.succeeds(&format!(
+            "{line} --x images.npy --method {method} --out g.npy --force --threads 1"
         ));
         let (flat, g) = (
             npy::read(place.path("flat-g.npy")).unwrap(),
@@ -245,7 +247,9 @@ fn score_and_likelihood_are_those_of_the_library_and_keep_the_shape() {
         );
         assert_eq!(flat.to_f32(), g.to_f32());
         // The same state, compared with the measurements of two images, has two scores.
-        place.succeeds(&format!("{line} --x second.npy --method {method} --out second-g.npy"));
+        place.succeeds(&format!(
+            "{line} --x second.npy --method {method} --out second-g.npy --force"
+        ));
         let second = npy::read(place.path("second-g.npy")).unwrap().to_f32().into_owned();
         assert_eq!(second[..64], flat.to_f32()[..64]);
         assert_ne!(second[64..], second[..64]);
@@ -260,7 +264,7 @@ fn sample_draws_a_sheet_and_an_array() {
     let samples = npy::read(place.path("s.npy")).unwrap();
     assert_eq!(samples.shape, [5, 1, 8, 8]);
     assert!(place.read("sheet.png").starts_with(b"\x89PNG"));
-    place.succeeds(&format!("{line} --seed 1 --batch 2"));
+    place.succeeds(&format!("{line} --seed 1 --batch 2 --force"));
     assert_ne!(npy::read(place.path("s.npy")).unwrap(), samples);
 }
 

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Place, Ran};
 
-/// Long enough to be hit in the middle on any machine: a second or more for each method.
-const LONG: &str =
-    "run problem.safetensors --model model.safetensors --method both --levels 1000 --steps-per-level 5 --threads 1";
+/// Long enough to be hit in the middle on any machine: a second or more for each method. The steps are small, because a random
+/// network leads nowhere.
+const LONG: &str = "run problem.safetensors --model model.safetensors --method both --levels 1000 --steps-per-level 5 --step-scale 1e-3 --threads 1";
 
 /// A run in the background.
 pub struct Running {
@@ -177,4 +177,29 @@ fn checkpoints_are_kept_on_the_way_so_that_a_crash_costs_seconds() {
     let mut run = Running::start(&place, "run --resume --out run");
     run.wait_for("QCS-SGM+ continues from its checkpoint");
     assert_eq!(run.signal("TERM").code, Some(130));
+}
+
+#[test]
+fn drawing_from_the_prior_goes_on_after_a_signal_to_the_same_bits() {
+    let place = Place::new();
+    let line =
+        "sample --model model.safetensors --count 4 --levels 1000 --steps-per-level 5 --step-scale 1e-3 --threads 1";
+    place.succeeds(&format!("{line} -o whole.png --samples whole.npy --quiet"));
+    let line = format!("{line} -o sheet.png --samples s.npy");
+    let mut run = Running::start(&place, &line);
+    run.wait_for("4 images of shape 1,8,8");
+    a_moment();
+    run.signal("TERM")
+        .refuses(&line, 130, &["the state is saved", "--resume"]);
+    place
+        .run(&line)
+        .refuses(&line, 2, &["is unfinished", "--resume", "--force"]);
+    let other = format!("{line} --resume --seed 1");
+    place
+        .run(&other)
+        .refuses(&other, 3, &["sheet.png.checkpoint", "other settings"]);
+    place.succeeds(&format!("{line} --resume --quiet"));
+    assert!(place.read("s.npy") == place.read("whole.npy"), "other samples");
+    assert!(place.read("sheet.png") == place.read("whole.png"));
+    assert!(!place.path("sheet.png.checkpoint").exists());
 }

@@ -7,11 +7,16 @@ mod bench;
 mod commands;
 mod demo;
 mod disk;
+mod divergence;
+mod eval;
 mod folders;
+mod inputs;
 #[cfg(unix)]
 mod interrupt;
 mod memory;
+mod overwrite;
 mod reproduce;
 mod support;
 mod sweep;
+mod together;
 mod turbo;

@@ -30,7 +30,7 @@ fn place(libraries: &[Library]) -> Emulated {
 /// The scores of `x.npy`, and what was said.
 fn scores(emulated: &Emulated, flags: &str) -> (Vec<f32>, String) {
     let ran = emulated.succeeds(&format!(
-        "likelihood --problem p.safetensors --x x.npy --beta 0.4 --out g.npy {flags}"
+        "likelihood --problem p.safetensors --x x.npy --beta 0.4 --out g.npy --force {flags}"
     ));
     let scores = npy::read(emulated.place.path("g.npy")).unwrap();
     (scores.to_f32().into_owned(), ran.stderr)
@@ -115,7 +115,7 @@ fn a_singular_value_that_squaring_would_lose_goes_through_the_decomposition_of_a
     npy::write(emulated.place.path("a.npy"), &[m, n], &a).unwrap();
     emulated
         .place
-        .succeeds("measure two.npy -o p.safetensors --matrix a.npy --bits 3 --step 0.2 --sigma 1e-3 --seed 3");
+        .succeeds("measure two.npy -o p.safetensors --force --matrix a.npy --bits 3 --step 0.2 --sigma 1e-3 --seed 3");
     let (cpu, _) = scores(&emulated, "--device cpu");
     let (cuda, said) = scores(&emulated, "--device cuda");
     let error = difference(&cpu, &cuda);

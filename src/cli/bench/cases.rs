@@ -273,6 +273,7 @@ impl Setting {
         let driver = Driver {
             method: &settings,
             given: self.given(prior, problem),
+            first: 0,
             images: self.batch,
             seed: 0,
             batch: self.batch,

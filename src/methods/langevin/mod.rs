@@ -114,6 +114,7 @@ impl Method for LangevinSettings {
                 chain: state % given.chains,
                 level: step / self.steps_per_level + 1,
                 step: step % self.steps_per_level + 1,
+                reach: None,
             })
         };
         Samples {

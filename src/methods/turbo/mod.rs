@@ -118,6 +118,7 @@ impl Method for TurboSettings {
                 chain,
                 level: evaluations[image],
                 step: 1,
+                reach: None,
             }));
         }
         Samples {

@@ -6,7 +6,7 @@ use crate::plan::{Plan, TensorId};
 /// The factor of the likelihood score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GammaRule {
-    /// gamma = xi·‖prior score‖/‖likelihood score‖, per state and step
+    /// gamma = xi·‖prior score‖/‖likelihood score‖, per state and step; bounded where the measurements are satisfied
     Adaptive { xi: f64 },
     /// The same factor throughout
     Constant { gamma: f64 },
@@ -33,7 +33,7 @@ pub enum SamplerOp {
     StartState { x: TensorId, frozen: TensorId },
     /// The noise level of every state is the step's
     SetLevel { level: TensorId },
-    /// gamma = xi·‖prior‖/‖likelihood‖ per state, or a constant; 0 where the likelihood score vanishes
+    /// gamma = xi·‖prior‖/‖likelihood‖ per state, bounded, or a constant; 0 where the likelihood score vanishes
     Gamma {
         prior: TensorId,
         likelihood: TensorId,

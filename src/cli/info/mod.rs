@@ -1,32 +1,42 @@
 //! `qcs info`: what a model, a problem and the machine are.
 
+mod named;
+mod text;
+
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 
-use qcs::Result;
 use qcs::engine::Engine;
 use qcs::methods::{self, Given};
 use qcs::prior::Prior;
 use qcs::problem::Problem;
 use qcs::run::{Batch, Driver};
+use qcs::{Error, Result};
 
 use super::flags::ModelFlags;
 use super::{Global, terminal};
+use named::Named;
+use text::text;
 
 /// Describe a model, a problem and the machine
 #[derive(Args)]
 #[command(
-    long_about = "Describes the model (the shipped one unless --model names another), a problem file, and the machine.",
+    long_about = "Describes a file, whatever it is: a model, a problem, images, a run folder. Without one, or beside it: the \
+                  model (the shipped one unless --model names another), a problem file, and the machine.",
     after_help = "Examples:
   qcs info
+  qcs info results
+  qcs info t10k-images-idx3-ubyte.gz
   qcs info --model w.safetensors --problem p.safetensors
   qcs info --problem p.safetensors --json"
 )]
 pub struct InfoArgs {
+    /// A model, a problem, images, or a run folder
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
     #[command(flatten)]
     model: ModelFlags,
     /// Problem file (.safetensors)
@@ -42,9 +52,32 @@ pub struct InfoArgs {
 
 #[derive(Serialize)]
 struct Info {
-    model: Model,
+    run: Option<RunInfo>,
+    images: Option<ImagesInfo>,
+    /// Absent for a file that has nothing to do with one
+    model: Option<Model>,
     problem: Option<ProblemInfo>,
     machine: Machine,
+}
+
+#[derive(Serialize)]
+struct RunInfo {
+    folder: String,
+    finished: bool,
+    methods: Vec<String>,
+    images: Option<usize>,
+    chains: usize,
+    seed: u64,
+    /// States that diverged
+    diverged: usize,
+}
+
+#[derive(Serialize)]
+struct ImagesInfo {
+    file: String,
+    count: usize,
+    /// "C,H,W"
+    shape: String,
 }
 
 #[derive(Serialize)]
@@ -97,20 +130,28 @@ struct Machine {
     build: &'static str,
 }
 
+/// States of a batch: more than any device has room for.
+const MOST_BATCH: usize = 1 << 20;
 /// A problem with more measurements is not factorised just to be described.
 const MOST_FACTORISED: usize = 1000;
 
 pub fn info(args: &InfoArgs, global: &Global) -> Result<()> {
     let engine = global.engine()?;
-    let (name, prior) = args.model.load()?;
-    let measured = args.problem.as_deref().map(Problem::read).transpose()?;
+    let named = Named::find(args)?;
+    let (prior, measured) = (named.prior.as_ref(), named.problem.as_ref());
     let info = Info {
-        model: model(&name, &prior),
-        machine: machine(engine.as_ref(), &prior, measured.as_ref(), args.batch)?,
-        problem: match (&args.problem, &measured) {
-            (Some(path), Some(measured)) => Some(problem(path.display().to_string(), measured)?),
-            _ => None,
-        },
+        machine: machine(
+            engine.as_ref(),
+            prior.map(|(_, prior)| prior),
+            measured.map(|(_, problem)| problem),
+            args.batch,
+        )?,
+        model: prior.map(|(name, prior)| model(name, prior)),
+        problem: measured
+            .map(|(name, measured)| problem(name.clone(), measured))
+            .transpose()?,
+        run: named.run,
+        images: named.images,
     };
     if args.json {
         terminal::print_json(&info)
@@ -170,16 +211,27 @@ fn problem(file: String, problem: &Problem) -> Result<ProblemInfo> {
     })
 }
 
-fn machine(engine: &dyn Engine, prior: &Prior, problem: Option<&Problem>, batch: Option<usize>) -> Result<Machine> {
+fn machine(
+    engine: &dyn Engine,
+    prior: Option<&Prior>,
+    problem: Option<&Problem>,
+    batch: Option<usize>,
+) -> Result<Machine> {
     let batch = batch.unwrap_or(Batch::default().states());
     let kind = methods::find(methods::DEFAULT)?;
     // A model without levels: how many steps there will be is not known.
-    let method = kind
-        .defaults(prior, None)
-        .and_then(|settings| kind.method(&settings))
-        .ok();
-    let batch_bytes = match &method {
-        Some(method) => {
+    let method = prior.and_then(|prior| {
+        let settings = kind.defaults(prior, None);
+        settings.and_then(|settings| kind.method(&settings)).ok()
+    });
+    let batch_bytes = match (prior, &method) {
+        (Some(prior), Some(method)) => {
+            if batch > MOST_BATCH {
+                return Err(Error::setting(
+                    "batch",
+                    format!("must be at most {MOST_BATCH}, not {batch}"),
+                ));
+            }
             let driver = Driver {
                 method: method.as_ref(),
                 given: Given {
@@ -187,6 +239,7 @@ fn machine(engine: &dyn Engine, prior: &Prior, problem: Option<&Problem>, batch:
                     problem,
                     chains: 1,
                 },
+                first: 0,
                 images: batch,
                 seed: 0,
                 batch,
@@ -198,7 +251,7 @@ fn machine(engine: &dyn Engine, prior: &Prior, problem: Option<&Problem>, batch:
             unlimited.check()?;
             Some(driver.bytes(engine, batch))
         }
-        None => None,
+        _ => None,
     };
     Ok(Machine {
         engine: engine.describe(),
@@ -219,82 +272,4 @@ fn memory_gib() -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
     let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some((kib / 1024.0 / 1024.0 * 10.0).round() / 10.0)
-}
-
-fn mib(bytes: usize) -> String {
-    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
-}
-
-fn text(info: &Info) -> String {
-    let mut text = String::new();
-    let mut line = |name: &str, value: String| {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{name:14}{value}");
-    };
-    let model = &info.model;
-    line("model", model.file.clone());
-    line(
-        "  network",
-        format!(
-            "{}, images {}, {} parameters",
-            model.network, model.shape, model.parameters
-        ),
-    );
-    match (model.sigma_begin, model.sigma_end, model.levels) {
-        (Some(begin), Some(end), Some(levels)) => line("  levels", format!("{levels}, from {begin} to {end}")),
-        _ => line("  levels", "not in the file".to_owned()),
-    }
-    for (key, value) in &model.metadata {
-        line("", format!("{key} = {value}"));
-    }
-    if let Some(problem) = &info.problem {
-        let known = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
-        line("problem", problem.file.clone());
-        let truth = if problem.truth { ", truth known" } else { "" };
-        line(
-            "  images",
-            format!("{} of shape {}{truth}", problem.images, known(problem.shape.clone())),
-        );
-        let condition = known(problem.condition.map(|c| format!("{c:.4}")));
-        line(
-            "  A",
-            format!(
-                "{} × {}, condition number {condition}",
-                problem.measurements, problem.pixels
-            ),
-        );
-        line("  law", known(problem.matrix.as_ref().map(|m| m.to_string())));
-        line("  noise", format!("sigma {}", problem.sigma));
-        let step = problem.step.map_or(String::new(), |s| format!(", step {s}"));
-        line(
-            "  quantiser",
-            format!("{} bit(s){step}", known(problem.bits.map(|b| b.to_string()))),
-        );
-        let (bounded, lost) = (100.0 * problem.bounded, 100.0 * problem.lost);
-        line(
-            "  cells",
-            format!("{bounded:.1} % bounded on both sides, {lost:.1} % lost"),
-        );
-    }
-    let machine = &info.machine;
-    line("machine", machine.engine.clone());
-    if let Some(kernels) = &machine.kernels {
-        line("  kernels", kernels.clone());
-    }
-    if let Some(bytes) = machine.batch_bytes {
-        let free = machine
-            .free_bytes
-            .map_or(String::new(), |free| format!(", of {} free", mib(free)));
-        line(
-            "  batch",
-            format!("of {} states: {bytes} bytes, {}{free}", machine.batch, mib(bytes)),
-        );
-    }
-    line("  cores", machine.cores.map_or("unknown".to_owned(), |c| c.to_string()));
-    line(
-        "  memory",
-        machine.memory_gib.map_or("unknown".to_owned(), |m| format!("{m} GiB")),
-    );
-    line("qcs", format!("{}, {}", machine.version, machine.build));
-    text
 }

@@ -1,0 +1,82 @@
+//! What the command line names, and what a file is that it names.
+
+use std::path::Path;
+
+use qcs::Result;
+use qcs::files::{LoadOptions, load_images, safetensors};
+use qcs::prior::Prior;
+use qcs::problem::Problem;
+use qcs::run::{RunConfig, RunFolder, load_prior};
+
+use super::{ImagesInfo, InfoArgs, RunInfo};
+use crate::cli::flags::is_problem;
+
+/// What the command line names.
+#[derive(Default)]
+pub struct Named {
+    pub run: Option<RunInfo>,
+    pub images: Option<ImagesInfo>,
+    /// Its name too
+    pub prior: Option<(String, Prior)>,
+    pub problem: Option<(String, Problem)>,
+}
+
+impl Named {
+    pub fn find(args: &InfoArgs) -> Result<Self> {
+        let mut named = Self::default();
+        if let Some(file) = &args.file {
+            named.look_at(file, args)?;
+        }
+        if let Some(path) = &args.problem {
+            named.problem = Some((path.display().to_string(), Problem::read(path)?));
+        }
+        if args.model.given() || named.prior.is_none() {
+            let (name, prior) = args.model.load()?;
+            // The shipped model is told of where it could be meant.
+            let fits = |(_, problem): &(String, Problem)| problem.a().cols() == prior.image().len();
+            let meant = named.problem.as_ref().is_none_or(fits) && named.images.is_none();
+            if args.model.given() || meant {
+                named.prior = Some((name, prior));
+            }
+        }
+        Ok(named)
+    }
+
+    /// Looks what a file is, by what it holds.
+    fn look_at(&mut self, file: &Path, args: &InfoArgs) -> Result<()> {
+        let (folder, shown) = (RunFolder::new(file), file.display().to_string());
+        if folder.config().exists() {
+            let mut config = RunConfig::read(&folder.config())?;
+            self.run = Some(RunInfo {
+                folder: shown,
+                finished: folder.metrics_json().exists(),
+                methods: config.methods.clone(),
+                images: config.count,
+                chains: config.chains,
+                seed: config.seed,
+                diverged: folder.diverged()?.len(),
+            });
+            // What the run was made of may be gone, and is then not told of.
+            self.prior = load_prior(&config.model, config.shape()?)
+                .ok()
+                .map(|prior| (config.model.clone(), prior));
+            let name = config.problem.as_ref().map(|path| path.display().to_string());
+            let problem = config.load_problem().ok();
+            self.problem = problem.map(|problem| (name.unwrap_or_else(|| "measured by the run".to_owned()), problem));
+        } else if is_problem(file) {
+            if safetensors::read(file, |tensors| Ok(tensors.has("A")))? {
+                self.problem = Some((shown, Problem::read(file)?));
+            } else {
+                self.prior = Some((shown, Prior::open(file, args.model.shape)?));
+            }
+        } else {
+            let images = load_images(file, &LoadOptions::default())?;
+            self.images = Some(ImagesInfo {
+                file: shown,
+                count: images.count(),
+                shape: images.shape.to_string(),
+            });
+        }
+        Ok(())
+    }
+}
