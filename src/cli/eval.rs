@@ -6,9 +6,10 @@ use clap::Args;
 
 use qcs::files::{LoadOptions, ValueRange, load_images, npy, split_name};
 use qcs::methods::{METHODS, Samples};
-use qcs::output::{Diverged, ImageMetrics, Report};
+use qcs::metrics::Calibration;
+use qcs::output::{Diverged, ImageMetrics, MethodCalibration, Report};
 use qcs::problem::Problem;
-use qcs::run::{RunConfig, RunFolder, evaluate};
+use qcs::run::{RunConfig, RunFolder, compare_digits, evaluate};
 use qcs::{Error, ImageShape, Images, Result};
 
 use super::flags::is_problem;
@@ -24,6 +25,7 @@ use super::{Global, table, terminal};
     after_help = "Examples:
   qcs eval results
   qcs eval results/ep/samples.npy --truth digits/ --json
+  qcs eval results --coverage
   qcs eval mine.npy --truth t10k-images-idx3-ubyte --first 100
   qcs eval reconstructions/ --truth problem.safetensors --problem problem.safetensors"
 )]
@@ -40,6 +42,12 @@ pub struct EvalArgs {
     /// Index of the first sample's image in the truth and in the problem
     #[arg(long, value_name = "I")]
     first: Option<usize>,
+    /// Of several chains: whether they are spread as the truth is
+    #[arg(long)]
+    coverage: bool,
+    /// Of digits like MNIST's: whether each shows the digit it should
+    #[arg(long)]
+    digits: bool,
     /// Print the metrics as JSON
     #[arg(long)]
     json: bool,
@@ -49,6 +57,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<()> {
     let subject = Subject::find(args)?;
     let problem = subject.problem(args, global)?;
     let mut rows: Vec<ImageMetrics> = Vec::new();
+    let mut calibrations = Vec::new();
     for (name, path) in subject.sources(&args.samples)? {
         let shape = problem.as_ref().and_then(Problem::shape);
         let estimates = subject.estimates(&name, &path, shape)?;
@@ -62,18 +71,46 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<()> {
         }
         let metrics = evaluate(&name, &estimates, first, truth.as_ref(), problem.as_ref());
         let mut metrics = metrics.map_err(|e| Error::bad_file(&path, e.to_string()))?;
+        if args.digits {
+            let truth = truth
+                .as_ref()
+                .ok_or_else(|| Error::usage("--digits: there is no truth to compare with"))?;
+            compare_digits(&mut metrics, &estimates, truth);
+        }
+        if args.coverage {
+            let truth = truth
+                .as_ref()
+                .ok_or_else(|| Error::usage("--coverage: there is no truth to compare with"))?;
+            calibrations.push(coverage(&name, &path, truth)?);
+        }
         for row in &mut metrics {
             row.diverged |= subject.is_lost(&name, row.index);
         }
         rows.extend(metrics);
     }
     let images = rows.iter().map(|row| row.index + 1 - subject.first(args)).max();
-    let report = Report::new(rows, &[]).with_diverged(subject.diverged);
+    let report = Report::new(rows, &[])
+        .with_diverged(subject.diverged)
+        .with_calibration(calibrations);
     if args.json {
         terminal::print_json(&report)
     } else {
         terminal::print(&table::report(&report, images.unwrap_or(0)))
     }
+}
+
+/// How the draws in a file are spread.
+fn coverage(method: &str, path: &Path, truth: &Images) -> Result<MethodCalibration> {
+    let few =
+        "--coverage takes several samples of each image, an array [B,chains,C,H,W]: `qcs run --chains 8` draws them";
+    let array = npy::read(path)?;
+    let [_, chains, channels, height, width] = array.shape[..] else {
+        return Err(Error::bad_file(path, few));
+    };
+    let draws = Images::new(ImageShape::new(channels, height, width), array.to_f32().into_owned());
+    let calibration = Calibration::of(&draws, chains, truth).ok_or_else(|| Error::bad_file(path, few))?;
+    let method = method.to_owned();
+    Ok(MethodCalibration { method, calibration })
 }
 
 /// What is evaluated: a run folder, or samples of which nothing else is known.

@@ -11,6 +11,7 @@ mod flags;
 mod info;
 mod manual;
 mod measure;
+mod merge;
 mod progress;
 mod run;
 mod sample;
@@ -90,6 +91,7 @@ enum Command {
     Demo(demo::DemoArgs),
     Measure(measure::MeasureArgs),
     Run(Box<run::RunArgs>),
+    Merge(merge::MergeArgs),
     Sweep(sweep::SweepArgs),
     Eval(eval::EvalArgs),
     Sample(sample::SampleArgs),
@@ -171,6 +173,7 @@ fn execute(Cli { global, command }: Cli) -> Result<()> {
         Command::Demo(args) => demo::demo(&args, &global),
         Command::Measure(args) => measure::measure(&args, &global),
         Command::Run(args) => run::run(&args, &global),
+        Command::Merge(args) => merge::merge(&args, &global),
         Command::Sweep(args) => sweep::sweep(&args, &global),
         Command::Eval(args) => eval::eval(&args, &global),
         Command::Sample(args) => sample::sample(&args, &global),

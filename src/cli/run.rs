@@ -9,7 +9,7 @@ use clap::Args;
 use qcs::engine::{Engine, Precision};
 use qcs::methods::{self, Flags, Options};
 use qcs::output::Diverged;
-use qcs::run::{Batch, Found, Lock, MeasureConfig, Run, RunConfig, RunFolder};
+use qcs::run::{Batch, Found, Lock, MeasureConfig, Run, RunConfig, RunFolder, Shard};
 use qcs::{Error, Result};
 
 use super::flags::{MOST_SEED, ModelFlags, absolute, is_problem};
@@ -53,6 +53,10 @@ pub struct RunArgs {
     /// Seed of all that is drawn: the chains, and where images are measured also A and the noise [default: 0]
     #[arg(long, value_name = "SEED", value_parser = clap::value_parser!(u64).range(0..=MOST_SEED as u64))]
     pub seed: Option<u64>,
+    /// Reconstruct one share of the images, I/N with I from 0, into a folder of its own in --out: for jobs that run by
+    /// themselves; `qcs merge` puts them together. auto takes the task of a Slurm array; see docs/cluster.md
+    #[arg(long, value_name = "I/N|auto")]
+    pub shard: Option<String>,
     /// Continue the unfinished run in the folder
     #[arg(long, conflicts_with = "force")]
     pub resume: bool,
@@ -78,6 +82,18 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
+    /// The share that is asked for.
+    fn shard(&self) -> Result<Option<Shard>> {
+        match self.shard.as_deref() {
+            None => Ok(None),
+            Some("auto") => Shard::of_slurm().map(Some),
+            Some(text) => {
+                let shard = text.parse().map_err(|e: String| Error::setting("shard", e));
+                shard.map(Some)
+            }
+        }
+    }
+
     /// Whether the command line says at all what to run, beside where.
     fn names_a_run(&self) -> bool {
         self.input.is_some() || self.config.is_some()
@@ -171,7 +187,9 @@ impl RunArgs {
 
 pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
     global.use_threads()?;
-    let mut output = Output::new(&args.out, global.quiet || args.json, args.json)?;
+    let shard = args.shard()?;
+    let out = shard.map_or_else(|| args.out.clone(), |shard| shard.folder(&args.out));
+    let mut output = Output::new(&out, global.quiet || args.json, args.json)?;
     let found = if args.resume {
         output.folder.find()?
     } else {
@@ -192,6 +210,7 @@ pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
         _ => RunConfig::default(),
     };
     let mut config = args.over(base)?;
+    config.shard = shard.or(config.shard);
     if let (Found::Unfinished(begun) | Found::Finished(begun), Batch::AUTO) = (&found, config.batch) {
         config.batch = begun.batch;
     }
@@ -286,8 +305,14 @@ impl Output {
             terminal::note(&describe(run, engine));
         }
         let results = run.execute(engine, &self.folder, &mut Display::new(self.quiet))?;
+        if run.config.shard.is_some() {
+            // What is put together later is what the checkpoints hold.
+            run.write_manifest(&self.folder)?;
+        }
         results.write(&self.folder)?;
-        self.folder.remove_checkpoints()?;
+        if run.config.shard.is_none() {
+            self.folder.remove_checkpoints()?;
+        }
         if self.json {
             terminal::print_json(&results.report)?;
         } else {

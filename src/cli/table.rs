@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use qcs::methods;
-use qcs::metrics::Summary;
+use qcs::metrics::{INTERVALS, Summary};
 use qcs::output::{ImageMetrics, MethodMetrics, Report};
 
 use super::progress::clock;
@@ -55,6 +55,26 @@ pub fn report(report: &Report, images: usize) -> String {
         rows.push(row("left out", &report.methods, |m| match m.diverged {
             0 => String::new(),
             n => format!("{n} of {} diverged", m.images),
+        }));
+    }
+    if !report.calibration.is_empty() {
+        let of = |m: &MethodMetrics| {
+            report
+                .calibration
+                .iter()
+                .find(|one| one.method == m.method)
+                .map(|one| &one.calibration)
+        };
+        for (index, interval) in INTERVALS.iter().enumerate() {
+            let name = format!("truths in {:.0} %", 100.0 * interval);
+            rows.push(row(&name, &report.methods, |m| {
+                of(m).map_or(String::new(), |one| {
+                    format!("{:.1} %", 100.0 * one.coverage[index].held)
+                })
+            }));
+        }
+        rows.push(row("spread", &report.methods, |m| {
+            of(m).map_or(String::new(), |one| format!("{:.2} of right", one.spread_over_error()))
         }));
     }
     if report.methods.iter().any(|m| m.seconds.is_some()) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::{MeasureConfig, Shared, fingerprint};
+use super::{MeasureConfig, Shard, Shared, fingerprint};
 use crate::engine::Precision;
 use crate::methods::{self, Flags, Kind, Preset};
 use crate::prior::Prior;
@@ -38,6 +38,9 @@ pub struct RunConfig {
     /// Index of the first image of the problem to reconstruct; 0 if absent. Of images that are measured, `[measure]` says it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<usize>,
+    /// A share of the images, for one of several jobs; all of them if absent
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
     /// How many images of the problem to reconstruct; all that follow `first` if absent
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
@@ -136,6 +139,7 @@ impl Default for RunConfig {
             methods: vec![methods::DEFAULT.to_owned()],
             problem: None,
             first: None,
+            shard: None,
             count: None,
             precision: None,
             chains: 1,

@@ -1,8 +1,10 @@
 //! Hashes that tell whether two runs are the same: against accidents, not against forgers.
 
-use crate::Images;
+use super::RunConfig;
+use crate::methods::Kind;
 use crate::prior::{Prior, parameters};
 use crate::problem::{Problem, Values};
+use crate::{Images, Result};
 
 /// A running hash of 64-bit words: fast enough for a matrix of 400 MB.
 pub(crate) struct Hash(u64);
@@ -51,6 +53,14 @@ pub(crate) fn of_text(text: &str) -> String {
     let mut hash = Hash::new();
     hash.bytes(text.as_bytes());
     hash.hex()
+}
+
+/// What names a run and one of its methods.
+///
+/// # Errors
+/// As [`RunConfig::to_toml`].
+pub(super) fn of_run(kind: &dyn Kind, config: &RunConfig) -> Result<String> {
+    Ok(format!("{}-{}", kind.key(), of_text(&config.to_toml()?)))
 }
 
 /// The hash of pixels and their shape.

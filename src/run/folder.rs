@@ -51,6 +51,11 @@ impl RunFolder {
         self.path.join("config.toml")
     }
 
+    /// What a shard says of itself.
+    pub fn manifest(&self) -> PathBuf {
+        self.path.join("manifest.json")
+    }
+
     pub fn metrics_json(&self) -> PathBuf {
         self.path.join("metrics.json")
     }
@@ -213,7 +218,13 @@ impl RunFolder {
     /// Removes what an earlier run has left, its metrics first: without them it does not count as complete. Its configuration
     /// goes last: until then what is left is known to be of a run.
     fn clear(&self) -> Result<()> {
-        for path in [self.metrics_json(), self.metrics_csv(), self.grid(), self.truth()] {
+        for path in [
+            self.metrics_json(),
+            self.manifest(),
+            self.metrics_csv(),
+            self.grid(),
+            self.truth(),
+        ] {
             remove(&path)?;
         }
         self.remove_checkpoints()?;

@@ -15,7 +15,9 @@ mod keeper;
 mod kept;
 mod lock;
 mod measure;
+mod merge;
 mod results;
+mod shard;
 mod shared;
 mod trial;
 
@@ -30,7 +32,9 @@ pub use keeper::Hooks;
 pub use kept::Kept;
 pub use lock::Lock;
 pub use measure::{ENSEMBLES, MeasureConfig};
+pub use merge::merge;
 pub use results::{MethodSamples, Results};
+pub use shard::Shard;
 pub use shared::Shared;
 
 use crate::engine::Engine;
@@ -112,6 +116,14 @@ impl Run {
         if config.count == Some(0) {
             return Err(Error::setting("count", "must be at least 1"));
         }
+        if let (Some(shard), Some(count)) = (config.shard, config.count)
+            && shard.count > count
+        {
+            return Err(Error::setting(
+                "shard",
+                format!("{shard}: there are only {count} images to share"),
+            ));
+        }
         config.precision = Some(engine.precision());
         let identity = Identity {
             model: fingerprint::of_prior(&prior),
@@ -143,12 +155,18 @@ impl Run {
 
     /// The first image of the problem that is reconstructed.
     pub fn first(&self) -> usize {
-        self.config.first.unwrap_or(0)
+        self.config.first.unwrap_or(0) + self.share().start
     }
 
     /// The number of images that are reconstructed.
     pub fn images(&self) -> usize {
-        self.config.count.unwrap_or_else(|| self.problem.cells().count())
+        self.share().len()
+    }
+
+    /// Of the images that the configuration asks for, those of its shard.
+    fn share(&self) -> std::ops::Range<usize> {
+        let count = self.config.count.unwrap_or_else(|| self.problem.cells().count());
+        self.config.shard.map_or(0..count, |shard| shard.images(count))
     }
 
     /// Evaluations of the network for one state, by method: at most, where a state may end early.
@@ -205,11 +223,10 @@ impl Run {
     /// # Errors
     /// [`Error::Interrupted`] if the hooks said stop; whatever ended the run otherwise.
     pub fn execute(&self, engine: &mut dyn Engine, folder: &RunFolder, hooks: &mut dyn Hooks) -> Result<Results> {
-        let text = fingerprint::of_text(&self.config.to_toml()?);
         let mut methods = Vec::new();
         for (index, &Configured { kind, .. }) in self.methods.iter().enumerate() {
             // Names the run and its method, so that no checkpoint of another one is continued.
-            let (path, fingerprint) = (folder.checkpoint(kind), format!("{}-{text}", kind.key()));
+            let (path, fingerprint) = (folder.checkpoint(kind), fingerprint::of_run(kind, &self.config)?);
             let resume = path
                 .exists()
                 .then(|| Checkpoint::read(&path, &fingerprint))

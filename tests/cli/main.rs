@@ -16,6 +16,7 @@ mod interrupt;
 mod memory;
 mod overwrite;
 mod reproduce;
+mod shards;
 mod support;
 mod sweep;
 mod together;

@@ -30,7 +30,9 @@ fn a_prior_without_its_table_is_refused_with_the_command_that_measures_it() {
     // And the command does: afterwards turbo runs.
     place.succeeds("calibrate --model model.safetensors --images images.npy -o known.safetensors");
     // A random network makes nothing better: one evaluation is enough to see it.
-    let ran = place.run(&format!("{RUN} known.safetensors --evaluations 1 --json")).json();
+    let ran = place
+        .run(&format!("{RUN} known.safetensors --evaluations 1 --json"))
+        .json();
     let image = &ran["images"][0];
     assert!(image["evaluations"].as_u64().unwrap() >= 1, "{image}");
     assert!(image["ep_iterations"].as_u64().unwrap() >= 1, "{image}");

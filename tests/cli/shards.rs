@@ -1,0 +1,142 @@
+//! `qcs run --shard` and `qcs merge`: shares of a run together are the run.
+
+use crate::support::Place;
+
+const RUN: &str =
+    "run images.npy -m 24 --bits 2 --step 0.5 --model model.safetensors --method both --chains 2 --levels 5 --seed 3";
+
+/// Every file of a run but for its times.
+fn assert_same_run(place: &Place, a: &str, b: &str) {
+    for file in [
+        "config.toml",
+        "truth.npy",
+        "metrics.csv",
+        "diag/samples.npy",
+        "diag/mean.npy",
+        "diag/std.npy",
+        "ep/samples.npy",
+        "ep/0002.png",
+        "ep/samples/0001-01.png",
+    ] {
+        assert!(
+            place.read(&format!("{a}/{file}")) == place.read(&format!("{b}/{file}")),
+            "{file}"
+        );
+    }
+    let without_times = |folder: &str| {
+        let mut json: serde_json::Value =
+            serde_json::from_slice(&place.read(&format!("{folder}/metrics.json"))).unwrap();
+        for method in json["methods"].as_array_mut().unwrap() {
+            method["seconds"] = 0.into();
+        }
+        json
+    };
+    assert_eq!(without_times(a), without_times(b));
+}
+
+#[test]
+fn shards_put_together_are_the_run_whatever_each_was_computed_with() {
+    let place = Place::new();
+    place.succeeds(&format!("{RUN} --out whole"));
+    for (shard, how) in [("0/3", "--threads 1"), ("1/3", "--threads 2"), ("2/3", "--resume")] {
+        place.succeeds(&format!("{RUN} --out parts --shard {shard} {how}"));
+    }
+    let merged = place.succeeds("merge parts").stdout;
+    assert!(
+        merged.contains("QCS-SGM+") && merged.contains("results in parts"),
+        "{merged}"
+    );
+    assert_same_run(&place, "parts", "whole");
+    let manifest = place.text("parts/shard-1-of-3/manifest.json");
+    assert!(
+        manifest.contains("\"shard\": \"1/3\"") && manifest.contains("\"first\": 1"),
+        "{manifest}"
+    );
+    // Once is enough, unless somebody insists; a shard that is done is done.
+    place
+        .run("merge parts")
+        .refuses("merge", 2, &["holds a run already", "--force"]);
+    place.succeeds("merge parts --force --json");
+    let again = place.succeeds(&format!("{RUN} --out parts --shard 1/3 --resume"));
+    assert!(again.stderr.contains("nothing to do"), "{}", again.stderr);
+    assert_same_run(&place, "parts", "whole");
+}
+
+#[test]
+fn what_keeps_shards_apart_is_named() {
+    let place = Place::new();
+    let run = |out: &str, shard: &str, flags: &str| {
+        place.succeeds(&format!("{RUN} --out {out} --shard {shard} {flags}"));
+    };
+    place.run("merge nowhere").refuses("merge", 3, &["nowhere"]);
+    std::fs::create_dir(place.path("empty")).unwrap();
+    place
+        .run("merge empty")
+        .refuses("merge", 2, &["empty holds no shards", "qcs run --shard"]);
+    run("some", "1/3", "");
+    place
+        .run("merge some")
+        .refuses("merge", 2, &["shards are missing: 0/3, 2/3"]);
+    run("some", "0/3", "");
+    std::fs::remove_file(place.path("some/shard-0-of-3/metrics.json")).unwrap();
+    run("some", "2/3", "");
+    place
+        .run("merge some")
+        .refuses("merge", 2, &["shards are not complete: 0/3", "--resume"]);
+    run("some", "0/3", "--resume");
+    place.succeeds("merge some");
+    run("other", "0/2", "");
+    run("other", "1/2", "--xi 0.7");
+    place.run("merge other").refuses(
+        "merge",
+        2,
+        &["shard 1/2 is of another run", "settings.ep.xi is 0.5 there, 0.7 here"],
+    );
+    run("other", "0/3", "");
+    place.run("merge other").refuses("merge", 2, &["shards of 2 and of 3"]);
+}
+
+#[test]
+fn a_share_that_is_none_is_refused() {
+    let place = Place::new();
+    for (shard, words) in [
+        ("3/3", "--shard 3/3 is no share like 0/8"),
+        ("x", "--shard x is no share"),
+        ("0/4", "--shard 0/4: there are only 3 images to share"),
+        ("auto", "SLURM_ARRAY_TASK_ID is not set"),
+    ] {
+        let line = format!("{RUN} --out out --shard {shard}");
+        place.run(&line).refuses(&line, 2, &[words]);
+        assert!(!place.path("out/config.toml").exists());
+    }
+    // As a task of an array.
+    let mut command = place.command(&format!("{RUN} --out tasks --shard auto"));
+    let tasks = [
+        ("SLURM_ARRAY_TASK_ID", "2"),
+        ("SLURM_ARRAY_TASK_COUNT", "2"),
+        ("SLURM_ARRAY_TASK_MIN", "1"),
+    ];
+    assert!(command.envs(tasks).status().unwrap().success());
+    assert!(place.path("tasks/shard-1-of-2/metrics.json").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_shard_that_is_told_of_its_end_saves_and_goes_on_where_it_is_requeued() {
+    use crate::interrupt::Running;
+    let place = Place::new();
+    let line = format!("{RUN} --steps-per-level 4000 --step-scale 1e-6 --threads 1");
+    place.succeeds(&format!("{line} --out whole --quiet"));
+    let shard = |index: usize| format!("{line} --out parts --shard {index}/2 --resume");
+    place.succeeds(&format!("{} --quiet", shard(0)));
+    for signal in ["USR1", "KILL"] {
+        let mut running = Running::start(&place, &shard(1));
+        running.wait_for("QCS-SGM");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let ran = running.signal(signal);
+        assert_eq!(ran.code, (signal == "USR1").then_some(130), "{}", ran.stderr);
+    }
+    place.succeeds(&format!("{} --quiet", shard(1)));
+    place.succeeds("merge parts");
+    assert_same_run(&place, "parts", "whole");
+}
