@@ -61,7 +61,7 @@ sinfo
 
 cd "$work"
 "$qcs" measure bundled:digits -o problem.safetensors --matrix ill-conditioned --kappa 1000 -m 400
-settings=(--method diag,turbo --levels 30 --threads 1 --device cpu)
+settings=(--method diag,turbo --levels 100 --threads 1 --device cpu)
 "$qcs" run problem.safetensors --out whole "${settings[@]}" --quiet
 
 array=$(sbatch --parsable --array=0-3 --cpus-per-task=1 "$here/array.sbatch" problem.safetensors results "${settings[@]}")

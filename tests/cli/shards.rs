@@ -125,7 +125,7 @@ fn a_share_that_is_none_is_refused() {
 fn a_shard_that_is_told_of_its_end_saves_and_goes_on_where_it_is_requeued() {
     use crate::interrupt::Running;
     let place = Place::new();
-    let line = format!("{RUN} --steps-per-level 4000 --step-scale 1e-6 --threads 1");
+    let line = format!("{RUN} --steps-per-level 1500 --step-scale 1e-6 --threads 1");
     place.succeeds(&format!("{line} --out whole --quiet"));
     let shard = |index: usize| format!("{line} --out parts --shard {index}/2 --resume");
     place.succeeds(&format!("{} --quiet", shard(0)));
