@@ -183,7 +183,7 @@ mod tests {
             labels(&linear_ticks(-0.1, 0.1, 4)),
             ["-0.10", "-0.05", "0.00", "0.05", "0.10"]
         );
-        assert_eq!(linear_ticks(5.0, 5.0, 6).len() >= 2, true);
+        assert!(linear_ticks(5.0, 5.0, 6).len() >= 2);
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Collected {
             }
             *page += "<div class=\"charts\">\n";
             for (_, chart) in &figure.charts {
-                let _ = write!(page, "<figure>{}</figure>\n", chart.inline_svg());
+                let _ = writeln!(page, "<figure>{}</figure>", chart.inline_svg());
             }
             *page += "</div>\n";
         }
