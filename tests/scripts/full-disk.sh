@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs every command that writes on a disk that is too small, at every size from almost nothing to just enough: each must say
-# in one line that it cannot write (exit code 1) or succeed, leave no half file, and a run must go on to the same bytes once
-# there is room.
+# in one line that it cannot write (exit code 1) or succeed, leave no half file, and what has a state (`run`, `sample`) must go on
+# to the same bytes once there is room.
 #
 #   tests/scripts/full-disk.sh target/release/qcs        as root, on Linux: the disk is a tmpfs
 set -euo pipefail
@@ -14,8 +14,8 @@ export QCS_DEVICE=cpu
 cd "$work"
 "$qcs" measure bundled:digits --count 2 -m 50 -o p.safetensors --quiet
 "$qcs" run p.safetensors --method all --levels 4 --chains 2 --out whole --quiet > /dev/null
-"$qcs" measure bundled:digits --count 3 -m 40 -o images.safetensors --quiet
 cp whole/truth.npy x.npy
+"$qcs" sample --count 2 --levels 2 -o whole/sheet.png --quiet
 
 fail() { echo "full-disk.sh: $1" >&2; cat said >&2; exit 1; }
 refused=0 done=0 resumed=0
@@ -30,9 +30,12 @@ try() {
     1)
         refused=$((refused + 1))
         [ "$(grep -c '^error: .*cannot ' said)" = 1 ] && [ "$(wc -l < said)" = 1 ] || fail "$kind at $size KiB says something else"
-        if [ "$kind" != run ] && [ "$(find "$disk" -type f | wc -l)" != 0 ]; then fail "$kind at $size KiB leaves a file"; fi
+        if [ "$kind" != run ] && find "$disk" -type f ! -name '*.checkpoint' | grep -q .; then
+            fail "$kind at $size KiB leaves a file"
+        fi
         if find "$disk" -name '*.tmp' | grep -q .; then fail "$kind at $size KiB leaves a temporary file"; fi
-        if [ "$kind" = run ]; then
+        case $kind in
+        run)
             if [ -e "$disk/run/metrics.json" ]; then fail "an incomplete run has metrics at $size KiB"; fi
             mount -o remount,size=64m "$disk"
             "$qcs" "$@" --resume --quiet > /dev/null 2> said || fail "no resuming after $size KiB"
@@ -40,7 +43,15 @@ try() {
                 cmp "$disk/run/$file" "whole/$file" > said || fail "other bytes after $size KiB"
             done
             resumed=$((resumed + 1))
-        fi
+            ;;
+        sample)
+            mount -o remount,size=64m "$disk"
+            "$qcs" "$@" --resume --quiet > /dev/null 2> said || fail "no resuming after $size KiB"
+            cmp "$disk/sheet.png" whole/sheet.png > said || fail "another sheet after $size KiB"
+            if [ "$(ls -A "$disk")" != sheet.png ]; then fail "something lies beside the sheet after $size KiB"; fi
+            resumed=$((resumed + 1))
+            ;;
+        esac
         ;;
     *) fail "$kind at $size KiB: exit code $code" ;;
     esac

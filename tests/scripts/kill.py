@@ -99,8 +99,9 @@ def main():
                     before["with a checkpoint" if list((folder / out).glob("*checkpoint*")) else "without"] += 1
                     if process.returncode not in (-number, 130, 0):
                         sys.exit(f"{name}: {number.name} gave {process.returncode}: {said}")
-                    if process.returncode != 0:
-                        continue
+                    if process.returncode == 0:
+                        break
+                    continue
             finish(process, name)
             break
         if contents(folder / out) != whole[name]:
