@@ -10,7 +10,7 @@ use crate::Images;
 pub struct Calibration {
     /// Draws of each image
     pub draws: usize,
-    /// Pixels that count: those whose draws have a standard deviation above [`LEAST_SPREAD`]
+    /// Pixels that count: those whose draws have a standard deviation above 0.02
     pub pixels: usize,
     /// The share of all pixels that these are
     pub share: f64,
