@@ -386,8 +386,10 @@ fn scores_on_the_device_are_those_of_the_cpu() {
     for architecture in ["70", "80"] {
         for (precision, bound) in [("fp32", 1e-5), ("fp16", 1e-3), ("tf32", 1e-3)] {
             // The CPU rounds alike; what is left is where a value lies so near to a tie that one of them rounds it up.
-            emulated.succeeds(&format!("{score} --out s.npy --device cpu --precision {precision}"));
-            let line = format!("{score} --out cuda.npy --device cuda --precision {precision}");
+            emulated.succeeds(&format!(
+                "{score} --out s.npy --force --device cpu --precision {precision}"
+            ));
+            let line = format!("{score} --out cuda.npy --force --device cuda --precision {precision}");
             let ran = emulated.run(&line, &[("QCS_EMU_SM", architecture)]);
             if (precision, architecture) == ("tf32", "70") {
                 ran.refuses(&line, 5, &["TF32", "fp16"]);
@@ -399,7 +401,7 @@ fn scores_on_the_device_are_those_of_the_cpu() {
             assert!(error < bound, "sm_{architecture} {precision}: {error:e}");
         }
         let ran = emulated.run(
-            &format!("{likelihood} --out cuda.npy --device cuda"),
+            &format!("{likelihood} --out cuda.npy --force --device cuda"),
             &[("QCS_EMU_SM", architecture)],
         );
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);

@@ -8,7 +8,7 @@ use qcs_kernels::sampler::set_level::set_level;
 use qcs_kernels::sampler::start_state::start_state;
 
 use super::values::{levels, normals, uniforms};
-use super::{Builder, Case, SEED, absolute_error, each, part, relative_error, same_bits};
+use super::{Builder, Case, SEED, absolute_error, each, part, same_bits};
 use crate::engine::{State, step_record};
 use crate::plan::{Contents, GammaRule, SamplerOp, Step, Target};
 
@@ -110,7 +110,16 @@ fn gamma_case(states: usize, len: usize, rule: GammaRule) -> Case {
             if expected.iter().any(|&gamma| !(gamma as f32).is_finite()) {
                 return Err("a gamma that no f32 holds".into());
             }
-            Ok(relative_error(&results.of(gamma), &expected))
+            // State by state: they are of very different sizes.
+            let one = |(gamma, expected): (f64, &f64)| {
+                if *expected == 0.0 {
+                    gamma.abs()
+                } else {
+                    (gamma / expected - 1.0).abs()
+                }
+            };
+            let errors = results.of(gamma).into_iter().zip(&expected).map(one);
+            Ok(errors.fold(0.0, |worst, error| if error <= worst { worst } else { error }))
         })
     })
 }
