@@ -1,7 +1,5 @@
 //! Options of a method: one struct is at once its flags, its table in a configuration and a model file's advice.
 
-use std::collections::HashMap;
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
@@ -42,7 +40,7 @@ pub trait Options: Default + Serialize + DeserializeOwned {
             let table: Table = Self::NAMES
                 .iter()
                 .filter(name)
-                .map(|&name| (name.to_owned(), value(&prior.metadata, &format!("{prefix}{name}"))))
+                .map(|&name| (name.to_owned(), value_of(&prior.metadata[&format!("{prefix}{name}")])))
                 .collect();
             Self::from_table(&table).map_err(|e| {
                 let names: Vec<&str> = table.keys().map(String::as_str).collect();
@@ -54,9 +52,8 @@ pub trait Options: Default + Serialize + DeserializeOwned {
     }
 }
 
-/// An entry of a model's metadata, which holds texts only.
-fn value(metadata: &HashMap<String, String>, name: &str) -> Value {
-    let text = &metadata[name];
+/// A value as somebody types it, or as a model's metadata hold it: a number, true or false, or a text.
+pub fn value_of(text: &str) -> Value {
     if let Ok(number) = text.parse::<i64>() {
         Value::Integer(number)
     } else if let Ok(number) = text.parse::<f64>() {
@@ -64,7 +61,7 @@ fn value(metadata: &HashMap<String, String>, name: &str) -> Value {
     } else if let Ok(flag) = text.parse::<bool>() {
         Value::Boolean(flag)
     } else {
-        Value::String(text.clone())
+        Value::String(text.to_owned())
     }
 }
 

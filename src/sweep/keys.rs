@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
+pub use crate::methods::options::value_of;
 use crate::methods::{self, METHODS, Options};
 use crate::prior::Prior;
 use crate::run::{ENSEMBLES, MeasureConfig, RunConfig, demo};
@@ -41,19 +42,6 @@ pub(super) fn check(key: &str) -> Result<()> {
         "{key} is no setting of a run: there are {}",
         flat_keys().join(", ")
     )))
-}
-
-/// A value as somebody types it: a number, true or false, or a text.
-pub fn value_of(text: &str) -> Value {
-    if let Ok(number) = text.parse::<i64>() {
-        Value::Integer(number)
-    } else if let Ok(number) = text.parse::<f64>() {
-        Value::Float(number)
-    } else if let Ok(flag) = text.parse::<bool>() {
-        Value::Boolean(flag)
-    } else {
-        Value::String(text.to_owned())
-    }
 }
 
 /// A value as it is shown in names and tables: 1000 or 1e6, and a path by its last part.
