@@ -22,6 +22,18 @@ pub struct Calibration {
     pub error: f64,
     /// How often the truth has each rank among the draws, from below all to above all: flat for draws of the posterior
     pub ranks: Vec<f64>,
+    /// Spread and error of pixels that are about equally sure, from the surest on
+    #[serde(default)]
+    pub by_spread: Vec<Bin>,
+}
+
+/// Pixels whose draws have about the same standard deviation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bin {
+    pub pixels: usize,
+    /// As those of [`Calibration`]
+    pub spread: f64,
+    pub error: f64,
 }
 
 /// A central interval of the draws.
@@ -39,68 +51,144 @@ pub const INTERVALS: [f64; 3] = [0.5, 0.8, 0.95];
 /// Pixels that all draws agree on, as on an empty background, say nothing of the spread.
 pub const LEAST_SPREAD: f64 = 0.02;
 
+/// Each bin reaches over a factor of sqrt(2); the last one is open.
+const BINS: usize = 10;
+
+impl Bin {
+    fn add(&mut self, variance: f64, squared_error: f64) {
+        self.pixels += 1;
+        self.spread += variance;
+        self.error += squared_error;
+    }
+
+    /// Means' roots of the sums.
+    fn finish(self) -> Self {
+        let root = |sum: f64| (sum / self.pixels as f64).sqrt();
+        Self {
+            spread: root(self.spread),
+            error: root(self.error),
+            ..self
+        }
+    }
+}
+
+/// The bin of a standard deviation above [`LEAST_SPREAD`].
+fn bin(deviation: f64) -> usize {
+    ((2.0 * (deviation / LEAST_SPREAD).log2()) as usize).min(BINS - 1)
+}
+
 impl Calibration {
     /// Of `draws`, the `chains` of each image one after the other; `None` with one chain, or where no pixel counts.
     ///
     /// # Panics
     /// If there are not as many truths as images.
     pub fn of(draws: &Images, chains: usize, truth: &Images) -> Option<Self> {
-        let n = draws.shape.len();
+        let mut tally = Tally::new(chains);
+        tally.add(draws, truth);
+        tally.finish()
+    }
+
+    /// The spread over what it should be, given the error of the mean: 1 for draws of the posterior.
+    pub fn spread_over_error(&self) -> f64 {
+        self.expected_error(self.spread) / self.error
+    }
+
+    /// The error that the mean of draws of the posterior with this spread has.
+    pub fn expected_error(&self, spread: f64) -> f64 {
+        spread * (1.0 + 1.0 / self.draws as f64).sqrt()
+    }
+}
+
+/// What is counted of draws that come one after the other.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    chains: usize,
+    /// Pixels that were looked at
+    seen: usize,
+    /// Sums of squares, as those of `bins`
+    all: Bin,
+    bins: [Bin; BINS],
+    /// Counts
+    ranks: Vec<f64>,
+}
+
+impl Tally {
+    pub fn new(chains: usize) -> Self {
+        Self {
+            chains,
+            seen: 0,
+            all: Bin::default(),
+            bins: [Bin::default(); BINS],
+            ranks: vec![0.0; chains + 1],
+        }
+    }
+
+    /// Counts draws of more images, the chains of each one after the other.
+    ///
+    /// # Panics
+    /// If there are not as many truths as images.
+    pub fn add(&mut self, draws: &Images, truth: &Images) {
+        let (chains, n) = (self.chains, draws.shape.len());
         let images = draws.count() / chains.max(1);
         assert!(
             truth.shape == draws.shape && truth.count() >= images,
             "every image has a truth"
         );
         if chains < 2 {
-            return None;
+            return;
         }
-        let (mut pixels, mut spread, mut error) = (0usize, 0.0, 0.0);
-        let mut ranks = vec![0.0; chains + 1];
+        self.seen += images * n;
         let mut values = vec![0.0; chains];
         for image in 0..images {
             for pixel in 0..n {
                 let of = |chain: usize| f64::from(draws.image(image * chains + chain)[pixel]);
                 (0..chains).for_each(|chain| values[chain] = of(chain));
-                let mean = values.iter().sum::<f64>() / chains as f64;
-                let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (chains - 1) as f64;
-                let truth = f64::from(truth.image(image)[pixel]);
-                if variance.sqrt() <= LEAST_SPREAD || !variance.is_finite() {
-                    continue;
-                }
-                pixels += 1;
-                spread += variance;
-                error += (mean - truth).powi(2);
-                // Among equal values the truth may stand anywhere.
-                let below = values.iter().filter(|&&v| v < truth).count();
-                let equal = values.iter().filter(|&&v| v == truth).count();
-                for rank in &mut ranks[below..=below + equal] {
-                    *rank += 1.0 / (equal + 1) as f64;
-                }
+                self.add_pixel(&values, f64::from(truth.image(image)[pixel]));
             }
         }
-        if pixels == 0 {
+    }
+
+    fn add_pixel(&mut self, values: &[f64], truth: f64) {
+        let chains = self.chains as f64;
+        let mean = values.iter().sum::<f64>() / chains;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (chains - 1.0);
+        if variance.sqrt() <= LEAST_SPREAD || !variance.is_finite() {
+            return;
+        }
+        for bin in [&mut self.all, &mut self.bins[bin(variance.sqrt())]] {
+            bin.add(variance, (mean - truth).powi(2));
+        }
+        // Among equal values the truth may stand anywhere.
+        let below = values.iter().filter(|&&v| v < truth).count();
+        let equal = values.iter().filter(|&&v| v == truth).count();
+        for rank in &mut self.ranks[below..=below + equal] {
+            *rank += 1.0 / (equal + 1) as f64;
+        }
+    }
+
+    /// `None` with one chain, or where no pixel counts.
+    pub fn finish(self) -> Option<Calibration> {
+        if self.all.pixels == 0 {
             return None;
         }
-        let count = pixels as f64;
-        ranks.iter_mut().for_each(|rank| *rank /= count);
+        let all = self.all.finish();
+        let count = all.pixels as f64;
+        let ranks: Vec<f64> = self.ranks.iter().map(|rank| rank / count).collect();
         let held = |interval: f64| Coverage {
             interval,
             held: held(&ranks, interval),
         };
-        Some(Self {
-            draws: chains,
-            pixels,
-            share: count / (images * n) as f64,
+        let bins = self.bins.into_iter().filter(|bin| bin.pixels > 0);
+        Some(Calibration {
+            draws: self.chains,
+            pixels: all.pixels,
+            share: count / self.seen as f64,
             coverage: INTERVALS.map(held).to_vec(),
-            spread: (spread / count).sqrt(),
-            error: (error / count).sqrt(),
+            spread: all.spread,
+            error: all.error,
+            by_spread: bins.map(Bin::finish).collect(),
             ranks,
         })
-    }
-
-    /// The spread over what it should be, given the error of the mean: 1 for draws of the posterior.
-    pub fn spread_over_error(&self) -> f64 {
-        self.spread * (1.0 + 1.0 / self.draws as f64).sqrt() / self.error
     }
 }
 
@@ -187,6 +275,34 @@ mod tests {
         assert!((narrow.spread_over_error() - 0.5).abs() < 0.02);
         let wide = of_gaussians(39, 2.0);
         assert!((0.77..0.823).contains(&wide.coverage[0].held), "{:?}", wide.coverage);
+    }
+
+    /// x ~ N(0, 1) once more, but pixels have noise of different strength: each bin's error is what its spread says.
+    #[test]
+    fn pixels_that_are_surer_have_smaller_errors_bin_by_bin() {
+        let (pixels, chains) = (40_000, 60);
+        let shape = ImageShape::new(1, 200, 200);
+        let (x, noise) = (normals(1, pixels), normals(2, pixels));
+        let sigma = |i: usize| [0.05, 0.1, 0.3, 1.0][i % 4];
+        let mut draws = Vec::new();
+        for chain in 0..chains {
+            let fresh = normals(3 + chain as u64, pixels);
+            draws.extend((0..pixels).map(|i| {
+                let gain = 1.0 / (1.0 + sigma(i) * sigma(i));
+                let y = f64::from(x[i]) + sigma(i) * f64::from(noise[i]);
+                (gain * y + sigma(i) * gain.sqrt() * f64::from(fresh[i])) as f32
+            }));
+        }
+        let calibration = Calibration::of(&Images::new(shape, draws), chains, &Images::new(shape, x)).unwrap();
+        let bins = &calibration.by_spread;
+        assert_eq!(bins.iter().map(|bin| bin.pixels).sum::<usize>(), pixels);
+        assert!(bins.is_sorted_by(|a, b| a.spread < b.spread));
+        for bin in bins.iter().filter(|bin| bin.pixels > 2000) {
+            let ratio = calibration.expected_error(bin.spread) / bin.error;
+            // Of 60 draws the spread is known to 9 %, so that a bin's edge holds some of its neighbours.
+            assert!((ratio - 1.0).abs() < 0.1, "{bin:?}: {ratio}");
+        }
+        assert!(bins.last().unwrap().spread > 10.0 * bins[0].spread);
     }
 
     #[test]

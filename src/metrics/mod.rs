@@ -6,7 +6,7 @@ pub(crate) mod number;
 mod ssim;
 mod summary;
 
-pub use calibration::{Calibration, Coverage, INTERVALS};
+pub use calibration::{Bin, Calibration, Coverage, INTERVALS, Tally};
 pub use digits::Digits;
 pub use ssim::ssim;
 pub use summary::Summary;

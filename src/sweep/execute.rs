@@ -83,6 +83,7 @@ impl Materials {
         }
         // States of a batch share nothing: its size changes no result.
         config.batch = crate::run::Batch::default();
+        (config.block, config.pictures) = (None, None);
         Ok(fingerprint::of_text(&format!("{preset}\n{}", config.to_toml()?)))
     }
 
@@ -163,10 +164,12 @@ fn execute_point(
         folder.claim(&run.config, true)?;
     }
     let results = run.execute(engine, &folder, watcher.begin(index, point, &run));
+    let written = results.and_then(|results| {
+        results.write(&run, &folder)?;
+        folder.remove_checkpoints()?;
+        let diverged = results.report.diverged.len();
+        Ok(Ended::Run { diverged })
+    });
     materials.shared.keep(run.problem);
-    let results = results?;
-    results.write(&folder)?;
-    folder.remove_checkpoints()?;
-    let diverged = results.report.diverged.len();
-    Ok(Ended::Run { diverged })
+    written
 }

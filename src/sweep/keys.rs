@@ -11,8 +11,8 @@ use crate::run::{ENSEMBLES, MeasureConfig, RunConfig, demo};
 use crate::{Error, Result};
 
 /// Keys at the top of a configuration that a sweep may set. Of them `count` and `seed` count for measuring as well.
-const TOP: [&str; 8] = [
-    "model", "shape", "preset", "problem", "count", "chains", "seed", "batch",
+const TOP: [&str; 9] = [
+    "model", "shape", "preset", "problem", "count", "chains", "seed", "batch", "pictures",
 ];
 /// The method of a point: one of `run`'s methods.
 pub(super) const METHOD: &str = "method";

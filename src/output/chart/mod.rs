@@ -21,6 +21,8 @@ pub struct Chart {
     /// What the vertical axis shows, with its unit
     pub y: String,
     pub lines: Vec<Line>,
+    /// From point to point: where the lines should lie, behind them; may be empty
+    pub guide: Vec<(f64, f64)>,
 }
 
 /// One line of a chart.
@@ -31,6 +33,18 @@ pub struct Line {
     pub style: usize,
     /// From left to right
     pub points: Vec<Point>,
+    pub form: Form,
+}
+
+/// How the points of a line are joined.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Form {
+    #[default]
+    Straight,
+    /// A step of this width to each
+    Steps(f64),
+    /// Not at all
+    Dots,
 }
 
 /// A mean and its standard error.
@@ -98,16 +112,19 @@ impl Chart {
         png::write_picture(path, &surface.picture())
     }
 
-    /// Values of the vertical axis that must be seen: the means with their errors.
+    /// Values of the vertical axis that must be seen: the means with their errors, and the guide.
     fn extent(&self) -> Option<(f64, f64)> {
+        let guide = self.guide.iter().map(|point| point.1);
         let ends = self.lines.iter().flat_map(|line| &line.points).flat_map(|point| {
             let error = point.error.unwrap_or(0.0);
             [point.y - error, point.y + error]
         });
-        ends.filter(|y| y.is_finite()).fold(None, |extent, y| match extent {
-            None => Some((y, y)),
-            Some((low, high)) => Some((f64::min(low, y), f64::max(high, y))),
-        })
+        ends.chain(guide)
+            .filter(|y| y.is_finite())
+            .fold(None, |extent, y| match extent {
+                None => Some((y, y)),
+                Some((low, high)) => Some((f64::min(low, y), f64::max(high, y))),
+            })
     }
 
     fn draw(&self, surface: &mut dyn Surface) {
@@ -131,11 +148,23 @@ impl Chart {
         surface.text((LEFT - 42.0, TOP - 12.0), Anchor::Start, &self.y, Ink::Muted);
         let middle = f64::midpoint(LEFT, RIGHT);
         surface.text((middle, BOTTOM + 38.0), Anchor::Middle, self.x.label(), Ink::Muted);
+        let guide: Vec<(f64, f64)> = self.guide.iter().map(|point| (x(point.0), y(point.1))).collect();
+        surface.stroke(&guide, Ink::Muted, 1.0);
         for line in &self.lines {
             let ink = Ink::Series(line.style);
             let points = line.points.iter().filter(|point| point.y.is_finite());
             let places: Vec<(f64, f64)> = points.clone().map(|point| (x(point.x), y(point.y))).collect();
-            surface.stroke(&places, ink, 2.0);
+            match line.form {
+                Form::Straight => surface.stroke(&places, ink, 2.0),
+                Form::Steps(width) => {
+                    let ends = |point: &Point| {
+                        let end = |sign: f64| (x(point.x + sign * width / 2.0), y(point.y));
+                        [end(-1.0), end(1.0)]
+                    };
+                    surface.stroke(&points.clone().flat_map(ends).collect::<Vec<_>>(), ink, 2.0);
+                }
+                Form::Dots => {}
+            }
             for (point, at) in points.zip(places) {
                 if let Some(error) = point.error.filter(|error| error.is_finite()) {
                     let (above, below) = (y(point.y + error), y(point.y - error));
@@ -154,7 +183,9 @@ impl Chart {
         let mut left = LEFT - 42.0;
         for line in &self.lines {
             let ink = Ink::Series(line.style);
-            surface.stroke(&[(left, 39.0), (left + 22.0, 39.0)], ink, 2.0);
+            if line.form != Form::Dots {
+                surface.stroke(&[(left, 39.0), (left + 22.0, 39.0)], ink, 2.0);
+            }
             surface.marker((left + 11.0, 39.0), Marker::of(line.style), ink);
             surface.text((left + 28.0, 43.0), Anchor::Start, &line.name, Ink::Text);
             left += 46.0 + LETTER * line.name.chars().count() as f64;
@@ -177,13 +208,16 @@ mod tests {
                     name: "QCS-SGM+".to_owned(),
                     style: 1,
                     points: vec![point(1.0, 20.0), point(1e3, f64::NAN), point(1e6, 15.0)],
+                    form: Form::Straight,
                 },
                 Line {
                     name: "turbo".to_owned(),
                     style: 2,
                     points: vec![point(1.0, 26.0), point(1e3, 24.0), point(1e6, f64::INFINITY)],
+                    form: Form::Straight,
                 },
             ],
+            guide: Vec::new(),
         }
     }
 
@@ -217,6 +251,33 @@ mod tests {
             let colour = palette::light(Ink::Series(style));
             assert!(picture.pixels().iter().filter(|&&pixel| pixel == colour).count() > 500);
         }
+    }
+
+    #[test]
+    fn steps_have_width_dots_are_not_joined_and_a_guide_is_seen_whole() {
+        let paths = |chart: &Chart| chart.svg().matches("<path").count();
+        let (mut dots, mut steps, mut guided) = (chart(), chart(), chart());
+        dots.lines.iter_mut().for_each(|line| line.form = Form::Dots);
+        // Two lines of the field, and two of the legend.
+        assert_eq!(paths(&chart()) - paths(&dots), 4);
+        steps.x = Scale::of("rank", &[0.0, 1.0]);
+        for line in &mut steps.lines {
+            line.form = Form::Steps(0.5);
+            line.points = [0.25, 0.75]
+                .map(|x| Point {
+                    x,
+                    y: 20.0,
+                    error: None,
+                })
+                .to_vec();
+        }
+        let svg = steps.svg();
+        let field = RIGHT - LEFT - 24.0;
+        assert!(svg.contains(&format!("L{}", LEFT + 12.0 + 0.5 * field)), "{svg}");
+        guided.guide = vec![(1.0, 20.0), (1e6, 60.0)];
+        assert!(guided.svg().contains(">60<"), "{}", guided.svg());
+        let muted = |chart: &Chart| chart.svg().matches("<path class=\"muted\"").count();
+        assert_eq!(muted(&guided) - muted(&chart()), 1);
     }
 
     #[test]

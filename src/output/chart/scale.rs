@@ -44,6 +44,23 @@ impl Scale {
         }
     }
 
+    /// From zero to a round number at or above `high`, with round numbers between.
+    pub fn from_zero(label: &str, high: f64) -> Self {
+        let ticks = linear_ticks(0.0, if high > 0.0 && high.is_finite() { high } else { 1.0 }, 5);
+        Self::Linear {
+            label: label.to_owned(),
+            values: ticks.iter().map(|tick| tick.value).collect(),
+        }
+    }
+
+    /// The last value of the axis.
+    pub fn end(&self) -> f64 {
+        match self {
+            Self::Linear { values, .. } | Self::Logarithmic { values, .. } => values.last().copied().unwrap_or(1.0),
+            Self::Names { names, .. } => names.len().saturating_sub(1) as f64,
+        }
+    }
+
     pub(super) fn label(&self) -> &str {
         match self {
             Self::Linear { label, .. } | Self::Logarithmic { label, .. } | Self::Names { label, .. } => label,
@@ -184,6 +201,18 @@ mod tests {
             ["-0.10", "-0.05", "0.00", "0.05", "0.10"]
         );
         assert!(linear_ticks(5.0, 5.0, 6).len() >= 2);
+    }
+
+    #[test]
+    fn an_axis_from_zero_ends_at_a_round_number() {
+        let ends = [0.073, 0.54, 1.0, 0.0, f64::NAN].map(|high| Scale::from_zero("error", high).end());
+        for (end, expected) in ends.into_iter().zip([0.08, 0.6, 1.0, 1.0, 1.0]) {
+            assert!((end - expected).abs() < 1e-12, "{end} for {expected}");
+        }
+        assert_eq!(
+            labels(&Scale::from_zero("error", 0.073).ticks()),
+            ["0", "0.02", "0.04", "0.06", "0.08"]
+        );
     }
 
     #[test]

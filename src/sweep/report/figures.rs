@@ -2,18 +2,22 @@
 
 use crate::methods::METHODS;
 use crate::metrics::Summary;
-use crate::output::MethodMetrics;
-use crate::output::chart::{Chart, Line, Point as Mark, Scale};
+use crate::output::chart::{Chart, Form, Line, Point as Mark, Scale};
 use crate::sweep::{Collected, Grid, Row};
 
 /// A metric, its name in files, its name on an axis, and where it stands.
-type Metric = (&'static str, &'static str, fn(&MethodMetrics) -> Option<Summary>);
+type Metric = (&'static str, &'static str, fn(&Row) -> Option<Summary>);
 
-const METRICS: [Metric; 4] = [
-    ("psnr", "PSNR (dB)", |m| m.psnr),
-    ("ssim", "SSIM", |m| m.ssim),
-    ("consistency", "consistency", |m| m.consistency),
-    ("digit", "share that shows the right digit", |m| m.same_digit),
+const METRICS: [Metric; 5] = [
+    ("psnr", "PSNR (dB)", |row| row.metrics().psnr),
+    ("ssim", "SSIM", |row| row.metrics().ssim),
+    ("consistency", "consistency", |row| row.metrics().consistency),
+    ("digit", "share that shows the right digit", |row| {
+        row.metrics().same_digit
+    }),
+    ("spread", "spread of the draws over that of the posterior", |row| {
+        Summary::of(&[row.calibration()?.spread_over_error()])
+    }),
 ];
 
 /// The charts of one combination of the settings that neither axis nor lines show.
@@ -96,7 +100,7 @@ pub(super) fn slug(parts: &[&str], index: usize) -> String {
 }
 
 fn chart(grid: &Grid, x: &str, facet: &str, rows: &[&Row], (_, label, metric): Metric) -> Option<Chart> {
-    if rows.iter().all(|row| metric(row.metrics()).is_none()) {
+    if rows.iter().all(|row| metric(row).is_none()) {
         return None;
     }
     let values = &grid.settings[x];
@@ -119,7 +123,7 @@ fn chart(grid: &Grid, x: &str, facet: &str, rows: &[&Row], (_, label, metric): M
     };
     let mut lines: Vec<Line> = Vec::new();
     for row in rows {
-        let (Some(x), Some(summary)) = (place(row), metric(row.metrics())) else {
+        let (Some(x), Some(summary)) = (place(row), metric(row)) else {
             continue;
         };
         let (name, style) = line_of(grid, row);
@@ -134,6 +138,7 @@ fn chart(grid: &Grid, x: &str, facet: &str, rows: &[&Row], (_, label, metric): M
                 name,
                 style,
                 points: vec![mark],
+                form: Form::Straight,
             }),
         }
     }
@@ -150,6 +155,7 @@ fn chart(grid: &Grid, x: &str, facet: &str, rows: &[&Row], (_, label, metric): M
         x: scale,
         y: label.to_owned(),
         lines,
+        guide: Vec::new(),
     })
 }
 

@@ -1,5 +1,6 @@
 //! The report of a sweep: one HTML file that needs nothing else, and its figures and numbers as files beside it.
 
+mod calibration;
 mod figures;
 mod page;
 mod pictures;
@@ -27,7 +28,7 @@ impl Collected {
             .map(|grid| self.section(grid))
             .collect::<Result<Vec<_>>>()?;
         for section in &sections {
-            for figure in &section.figures {
+            for figure in section.figures.iter().chain(&section.calibration) {
                 for (name, chart) in figure.charts() {
                     write_text(&figures.join(format!("{name}.svg")), &chart.svg())?;
                     chart.write_png(&figures.join(format!("{name}.png")))?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::figures::{Figure, label_of, line_of};
 use super::pictures::Pictures;
-use crate::metrics::{Calibration, Summary};
+use crate::metrics::Summary;
 use crate::output::chart::{Chart, escaped};
 use crate::sweep::{Collected, Row, keys};
 use crate::{Error, Result};
@@ -14,6 +14,8 @@ use crate::{Error, Result};
 pub(super) struct Section {
     grid: usize,
     pub figures: Vec<Figure>,
+    /// Whether draws and predictions are as sure as they may be
+    pub calibration: Vec<Figure>,
     pub pictures: Vec<Pictures>,
 }
 
@@ -26,7 +28,7 @@ h1{font-size:1.75rem;line-height:1.25;margin:0 0 .5rem}h2{font-size:1.3rem;margi
 h3{font-size:1rem;margin:1.5rem 0 .25rem}
 p{max-width:48rem;margin:.5rem 0}.muted,figcaption{color:var(--muted)}figcaption{font-size:.875rem}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,28rem),1fr));gap:1rem;margin:1rem 0}
-.charts svg{width:100%;height:auto}figure{margin:1rem 0;break-inside:avoid}
+.charts figure{max-width:40rem}.charts svg{width:100%;height:auto}figure{margin:1rem 0;break-inside:avoid}
 img{max-width:100%;height:auto;background:#fff;border:1px solid var(--line);border-radius:4px}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem;margin:.75rem 0}
 th,td{padding:.3rem .8rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}th:first-child,td:first-child{text-align:left}
@@ -41,6 +43,7 @@ impl Collected {
         Ok(Section {
             grid,
             figures: self.figures(grid),
+            calibration: self.calibration_figures(grid),
             pictures: self.pictures(grid)?,
         })
     }
@@ -72,7 +75,9 @@ impl Collected {
             page += "<h2>Problems</h2>\n";
             self.write_table(&mut page, &plain.iter().map(|section| section.grid).collect::<Vec<_>>());
             for section in &plain {
-                write_pictures(&mut page, &self.sweep.grids[section.grid].title, section, figures)?;
+                let title = &self.sweep.grids[section.grid].title;
+                write_charts(&mut page, title, &section.calibration);
+                write_pictures(&mut page, title, section, figures)?;
             }
         }
         for section in drawn {
@@ -108,17 +113,9 @@ impl Collected {
         let title = if grid.title.is_empty() { "Results" } else { &grid.title };
         let _ = writeln!(page, "<h2>{}</h2>", escaped(title));
         paragraphs(page, &grid.about);
-        for figure in &section.figures {
-            if !figure.facet.is_empty() {
-                let _ = writeln!(page, "<h3>{}</h3>", escaped(&figure.facet));
-            }
-            *page += "<div class=\"charts\">\n";
-            for (_, chart) in &figure.charts {
-                let _ = writeln!(page, "<figure>{}</figure>", chart.inline_svg());
-            }
-            *page += "</div>\n";
-        }
+        write_charts(page, "", &section.figures);
         self.write_table(page, &[section.grid]);
+        write_charts(page, "Calibration", &section.calibration);
         write_pictures(page, "", section, figures)
     }
 
@@ -186,7 +183,7 @@ impl Collected {
     }
 
     /// What a point is, apart from its line.
-    fn problem(&self, row: &Row, with_title: bool) -> String {
+    pub(super) fn problem(&self, row: &Row, with_title: bool) -> String {
         let grid = &self.sweep.grids[row.point.grid];
         let mut parts = Vec::new();
         if with_title && !grid.title.is_empty() {
@@ -256,21 +253,9 @@ impl Collected {
 
 type Metric = (&'static str, usize, fn(&Row) -> Option<Summary>);
 
-/// A number of a point without an error of its own.
-fn single(mean: Option<f64>) -> Option<Summary> {
-    mean.map(|mean| Summary {
-        mean,
-        standard_error: None,
-        count: 1,
-    })
-}
-
 /// The share of truths in a central interval of the draws, in per cent.
 fn held(row: &Row, index: usize) -> Option<Summary> {
-    single(
-        row.calibration()
-            .map(|calibration| 100.0 * calibration.coverage[index].held),
-    )
+    Summary::of(&[100.0 * row.calibration()?.coverage[index].held])
 }
 
 const METRICS: [Metric; 11] = [
@@ -284,14 +269,31 @@ const METRICS: [Metric; 11] = [
     ("Truths in the central 80 % of the draws", 1, |row| held(row, 1)),
     ("Truths in the central 95 % of the draws", 1, |row| held(row, 2)),
     ("Spread of the draws over that of the posterior", 2, |row| {
-        single(row.calibration().map(Calibration::spread_over_error))
+        Summary::of(&[row.calibration()?.spread_over_error()])
     }),
-    ("Seconds", 1, |row| single(row.metrics().seconds)),
+    ("Seconds", 1, |row| Summary::of(&[row.metrics().seconds?])),
 ];
 
 fn paragraphs(page: &mut String, text: &str) {
     for paragraph in text.split("\n\n").map(str::trim).filter(|text| !text.is_empty()) {
         let _ = writeln!(page, "<p>{}</p>", escaped(paragraph));
+    }
+}
+
+fn write_charts(page: &mut String, title: &str, figures: &[Figure]) {
+    for figure in figures {
+        let parts: Vec<&str> = [title, &figure.facet]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect();
+        if !parts.is_empty() {
+            let _ = writeln!(page, "<h3>{}</h3>", escaped(&parts.join(": ")));
+        }
+        *page += "<div class=\"charts\">\n";
+        for (_, chart) in &figure.charts {
+            let _ = writeln!(page, "<figure>{}</figure>", chart.inline_svg());
+        }
+        *page += "</div>\n";
     }
 }
 

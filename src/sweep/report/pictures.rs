@@ -127,8 +127,11 @@ impl Collected {
     }
 }
 
-/// The first images of a point; `None` if they are neither grey nor RGB.
+/// The first images of a point; `None` if they are neither grey nor RGB, or are not to be shown.
 fn shown(title: &str, row: &Row) -> Result<Option<Shown>> {
+    if row.config.pictures == Some(crate::run::Pictures::None) {
+        return Ok(None);
+    }
     let metrics = row.metrics();
     let folder = row.folder.path().join(&metrics.method);
     let estimate = match read(&folder.join("mean.npy"))? {
