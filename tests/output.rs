@@ -31,7 +31,7 @@ fn images_written_as_png_are_loaded_as_the_same_images() {
     for shape in [ImageShape::new(1, 28, 20), ImageShape::new(3, 9, 16)] {
         let folder = tempfile::tempdir().unwrap();
         let written = images(shape, 11);
-        png::write_images(folder.path().join("samples"), &written).unwrap();
+        png::write_images(folder.path().join("samples"), &written, 0..written.count()).unwrap();
         let read = load_images(folder.path().join("samples"), &LoadOptions::default()).unwrap();
         assert_eq!(read, written);
     }
@@ -53,7 +53,7 @@ fn a_picture_that_cannot_be_written_is_one_line_and_leaves_nothing() {
     let blocker = folder.path().join("file");
     fs::write(&blocker, "x").unwrap();
     let some = images(ImageShape::new(1, 8, 8), 1);
-    let error = png::write_images(blocker.join("samples"), &some).unwrap_err();
+    let error = png::write_images(blocker.join("samples"), &some, 0..some.count()).unwrap_err();
     assert!(error.to_string().contains("cannot create"), "{error}");
     let error = png::write_image(blocker.join("a.png"), some.shape, some.image(0)).unwrap_err();
     assert_eq!(error.exit_code(), 1);

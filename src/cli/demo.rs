@@ -64,6 +64,6 @@ pub fn demo(args: &DemoArgs, global: &Global) -> Result<()> {
     output.claim(&run, &found, args.force)?;
     match &found {
         Found::Finished(config) => output.nothing_to_do(config),
-        _ => output.execute(&run, engine.as_mut()),
+        _ => output.execute(&run, engine.as_mut(), None),
     }
 }

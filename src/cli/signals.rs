@@ -10,8 +10,13 @@ use super::terminal;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// From now on a signal only asks to stop. Before that it ends the program as usual: there is nothing to save.
+/// From now on a signal only asks to stop. Before that it ends the program as usual: there is nothing to save. A command of
+/// several runs says it again for each.
 pub fn catch() -> Result<()> {
+    static CAUGHT: AtomicBool = AtomicBool::new(false);
+    if CAUGHT.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
     let cannot = |e: &dyn std::fmt::Display| Error::Failed(format!("cannot watch for signals: {e}"));
     let handler = || {
         if STOP.swap(true, Ordering::Relaxed) {

@@ -51,6 +51,10 @@ impl Engine for SeveralEngines {
         self.engines[0].target()
     }
 
+    fn rounds_as(&self) -> &'static str {
+        self.engines[0].rounds_as()
+    }
+
     fn prepare(&mut self, problem: &Problem) -> Result<Vec<String>> {
         self.engines[0].prepare(problem)
     }

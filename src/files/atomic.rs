@@ -24,21 +24,57 @@ pub fn write_atomically(path: impl AsRef<Path>, write: impl FnOnce(&mut dyn Writ
         Ok(_) => fs::canonicalize(path).map_err(|e| Error::io(path, "write", e))?,
         Err(_) => path.to_path_buf(),
     };
-    let temporary = Temporary::beside(&target);
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&temporary.0)
-        .map_err(|e| Error::io(path, "write", e))?;
-    // Says that somebody is at work on it; where files cannot be locked, nobody asks.
-    let _ = file.try_lock();
-    let mut buffered = BufWriter::new(file);
-    write(&mut buffered)?;
-    finish(buffered)
-        .and_then(|()| fs::rename(&temporary.0, &target))
-        .map_err(|e| Error::io(path, "write", e))?;
-    sync_folder(&target);
-    Ok(())
+    let mut file = AtomicFile::begin(&target)?;
+    write(&mut file.buffered)?;
+    file.finish()
+}
+
+/// A file in the making, which appears when it is finished; dropped before, it leaves nothing.
+#[derive(Debug)]
+pub struct AtomicFile {
+    target: PathBuf,
+    buffered: BufWriter<File>,
+    temporary: Temporary,
+}
+
+impl AtomicFile {
+    /// # Errors
+    /// If no file can be made beside `target`.
+    pub fn begin(target: &Path) -> Result<Self> {
+        let temporary = Temporary::beside(target);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&temporary.0)
+            .map_err(|e| Error::io(target, "write", e))?;
+        // Says that somebody is at work on it; where files cannot be locked, nobody asks.
+        let _ = file.try_lock();
+        Ok(Self {
+            target: target.to_path_buf(),
+            buffered: BufWriter::new(file),
+            temporary,
+        })
+    }
+
+    /// # Errors
+    /// If the disk takes no more.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.buffered
+            .write_all(bytes)
+            .map_err(|e| Error::io(&self.target, "write", e))
+    }
+
+    /// Puts the file in its place.
+    ///
+    /// # Errors
+    /// If the disk takes no more: what was at the place before stays there.
+    pub fn finish(self) -> Result<()> {
+        finish(self.buffered)
+            .and_then(|()| fs::rename(&self.temporary.0, &self.target))
+            .map_err(|e| Error::io(&self.target, "write", e))?;
+        sync_folder(&self.target);
+        Ok(())
+    }
 }
 
 /// Flushes to the disk: a full disk may report itself only here, so this must come before the rename.

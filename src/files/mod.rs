@@ -19,7 +19,7 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
-pub use atomic::{is_temporary, remove_leftovers, write_atomically};
+pub use atomic::{AtomicFile, is_temporary, remove_leftovers, write_atomically};
 pub use images::{LoadOptions, ValueRange, load_images};
 pub use npy::{NpyArray, NpyData};
 pub use npz::split_name;

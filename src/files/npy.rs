@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufReader, Read};
+use std::marker::PhantomData;
 use std::path::Path;
 
 use super::array::{ArrayStream, unreadable};
 use super::half::F16;
 use super::npy_header::{Dtype, Header};
-use super::{open, reserve, write_atomically};
+use super::{AtomicFile, open, reserve, write_atomically};
 use crate::{Error, Result};
 
 /// An array in C order, whatever order the file had.
@@ -184,12 +185,60 @@ pub fn write<T: Element>(path: impl AsRef<Path>, shape: &[usize], data: &[T]) ->
     write_atomically(path, |w| {
         let mut put = |bytes: &[u8]| w.write_all(bytes).map_err(|e| Error::io(path, "write", e));
         put(&Header::bytes(T::DESCR, shape))?;
-        let mut block = Vec::new();
-        for values in data.chunks(1 << 14) {
-            block.clear();
-            values.iter().for_each(|value| value.append_to(&mut block));
-            put(&block)?;
-        }
-        Ok(())
+        in_blocks(data, put)
     })
+}
+
+/// Passes the bytes of values on, a block at a time.
+fn in_blocks<T: Element>(data: &[T], mut put: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let mut block = Vec::new();
+    for values in data.chunks(1 << 14) {
+        block.clear();
+        values.iter().for_each(|value| value.append_to(&mut block));
+        put(&block)?;
+    }
+    Ok(())
+}
+
+/// An `.npy` file that is written part by part, and appears when all of it is there.
+#[derive(Debug)]
+pub struct NpyWriter<T> {
+    file: AtomicFile,
+    /// Values that are still to come
+    left: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: Element> NpyWriter<T> {
+    /// # Errors
+    /// If the file cannot be made.
+    pub fn begin(path: &Path, shape: &[usize]) -> Result<Self> {
+        let mut file = AtomicFile::begin(path)?;
+        file.append(&Header::bytes(T::DESCR, shape))?;
+        Ok(Self {
+            file,
+            left: shape.iter().product(),
+            of: PhantomData,
+        })
+    }
+
+    /// # Errors
+    /// If the disk takes no more.
+    ///
+    /// # Panics
+    /// If that is more than the array's shape holds.
+    pub fn append(&mut self, data: &[T]) -> Result<()> {
+        self.left = self.left.checked_sub(data.len()).expect("the array has its shape");
+        in_blocks(data, |bytes| self.file.append(bytes))
+    }
+
+    /// # Errors
+    /// If the disk takes no more.
+    ///
+    /// # Panics
+    /// If values are missing.
+    pub fn finish(self) -> Result<()> {
+        assert_eq!(self.left, 0, "the array has its shape");
+        self.file.finish()
+    }
 }

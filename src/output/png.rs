@@ -1,6 +1,7 @@
 //! Images as PNG files.
 
 use std::io::Write;
+use std::ops::Range;
 use std::path::Path;
 
 use png::{BitDepth, ColorType, Compression, Encoder, EncodingError, Filter};
@@ -20,12 +21,13 @@ pub fn write_image(path: impl AsRef<Path>, shape: ImageShape, image: &[f32]) -> 
     write_picture(path, &to_rgb(shape, image))
 }
 
-/// Writes every image into `folder`, as `0000.png`, `0001.png`, …, so that their names sort as they do.
-pub fn write_images(folder: impl AsRef<Path>, images: &Images) -> Result<()> {
+/// Writes every image into `folder`, as `0000.png`, `0001.png`, …, so that their names sort as they do: `numbers` begins with
+/// that of the first and ends where the last of all such pictures will.
+pub fn write_images(folder: impl AsRef<Path>, images: &Images, numbers: Range<usize>) -> Result<()> {
     let folder = folder.as_ref();
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "create", e))?;
-    let digits = images.count().saturating_sub(1).to_string().len().max(4);
-    for (index, image) in images.iter().enumerate() {
+    let digits = numbers.end.saturating_sub(1).to_string().len().max(4);
+    for (index, image) in numbers.zip(images.iter()) {
         write_image(folder.join(format!("{index:0digits$}.png")), images.shape, image)?;
     }
     Ok(())

@@ -8,8 +8,10 @@ mod ncsnv2;
 mod schedule;
 mod shipped;
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use qcs_kernels::philox::{Domain, Stream};
 
@@ -21,7 +23,7 @@ pub use ncsnv2::Ncsnv2;
 pub use schedule::Schedule;
 
 /// A score network: a description that pushes ops.
-pub trait Network {
+pub trait Network: Send + Sync {
     /// What it is, for people: "NCSNv2, ngf 24".
     fn describe(&self) -> String;
 
@@ -47,7 +49,12 @@ pub struct Prior {
     weights: HashMap<String, Vec<f32>>,
     /// The vectors of the denoiser, by the names that plans have for them.
     vectors: HashMap<String, Vec<f32>>,
+    packed: Packed,
 }
+
+/// Weights as engines have packed them, by names of their own: sessions come and go, a prior stays.
+#[derive(Default)]
+struct Packed(Mutex<HashMap<String, Arc<dyn Any + Send + Sync>>>);
 
 impl Prior {
     /// A network with the given weights.
@@ -72,6 +79,7 @@ impl Prior {
             denoiser: None,
             weights,
             vectors: HashMap::new(),
+            packed: Packed::default(),
         }
     }
 
@@ -120,6 +128,13 @@ impl Prior {
     /// Panics for a name that is not the network's.
     pub fn weight(&self, name: &str) -> &[f32] {
         self.weights.get(name).unwrap_or_else(|| &self.vectors[name])
+    }
+
+    /// What an engine makes of the weights under a name of its own, made once.
+    pub(crate) fn packed<T: Any + Send + Sync>(&self, name: String, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut all = self.packed.0.lock().expect("nobody panics while packing");
+        let packed = all.entry(name).or_insert_with(|| Arc::new(make()));
+        Arc::clone(packed).downcast().expect("a name stands for one type")
     }
 
     pub fn denoiser(&self) -> Option<&Denoiser> {

@@ -56,6 +56,12 @@ pub struct RunConfig {
     /// States worked on at once: changes speed and memory, never results
     #[serde(default)]
     pub batch: Batch,
+    /// Images whose results are held at once: changes memory, never results. So many that they make a thousand states if absent
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<usize>,
+    /// Which pictures are written; by the number of images if absent
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pictures: Option<Pictures>,
     /// Images to measure first; either this or `problem`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure: Option<MeasureConfig>,
@@ -73,6 +79,28 @@ pub struct RunConfig {
 pub struct Identity {
     pub model: String,
     pub problem: String,
+}
+
+/// Which pictures a run writes beside its arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Pictures {
+    /// None at all
+    None,
+    /// One that shows the first hundred images
+    Grid,
+    /// That and every image
+    All,
+}
+
+impl Pictures {
+    /// Up to so many images each is a picture of its own.
+    const MOST: usize = 1000;
+
+    /// What is written where nobody has said.
+    pub(super) fn of_so_many(images: usize) -> Self {
+        if images > Self::MOST { Self::Grid } else { Self::All }
+    }
 }
 
 /// How many states at once.
@@ -145,6 +173,8 @@ impl Default for RunConfig {
             chains: 1,
             seed: 0,
             batch: Batch::default(),
+            block: None,
+            pictures: None,
             measure: None,
             settings: BTreeMap::new(),
             identity: None,
@@ -211,7 +241,7 @@ impl RunConfig {
     /// The same, with A from an earlier problem where that is the same.
     pub(super) fn load_problem_sharing(&mut self, shared: &mut Shared) -> Result<Problem> {
         match (&self.problem, &mut self.measure) {
-            (Some(path), None) => Problem::read(path),
+            (Some(path), None) => shared.know(Problem::read(path)?),
             (None, Some(_)) if self.first.is_some() => Err(Error::usage(
                 "of images that are measured, `[measure]` says the `first` one",
             )),
@@ -265,6 +295,12 @@ impl RunConfig {
         }
         self.settings = settings;
         Ok(())
+    }
+
+    /// Of the images that a resolved configuration asks for, those of its shard, counted from the first that it asks for.
+    pub(super) fn share(&self) -> std::ops::Range<usize> {
+        let count = self.count.unwrap_or(0);
+        self.shard.map_or(0..count, |shard| shard.images(count))
     }
 
     /// Where two configurations differ: the setting, its value there and here.

@@ -3,7 +3,7 @@
 use super::RunConfig;
 use crate::methods::Kind;
 use crate::prior::{Prior, parameters};
-use crate::problem::{Problem, Values};
+use crate::problem::{Matrix, Problem, Values};
 use crate::{Images, Result};
 
 /// A running hash of 64-bit words: fast enough for a matrix of 400 MB.
@@ -41,6 +41,14 @@ impl Hash {
     fn f64s(&mut self, values: &[f64]) {
         self.word(values.len() as u64);
         values.iter().for_each(|value| self.word(value.to_bits()));
+    }
+
+    fn matrix(&mut self, a: &Matrix) {
+        self.word(a.rows() as u64);
+        match a.values() {
+            Values::F32(values) => self.f32s(values),
+            Values::F64(values) => self.f64s(values),
+        }
     }
 
     pub(crate) fn hex(&self) -> String {
@@ -87,14 +95,17 @@ pub(crate) fn of_prior(prior: &Prior) -> String {
     hash.hex()
 }
 
+/// The hash of a matrix.
+pub(super) fn of_matrix(a: &Matrix) -> String {
+    let mut hash = Hash::new();
+    hash.matrix(a);
+    hash.hex()
+}
+
 /// The hash of what decides the posterior: A, the cells and sigma.
 pub(super) fn of_problem(problem: &Problem) -> String {
     let mut hash = Hash::new();
-    hash.word(problem.a().rows() as u64);
-    match problem.a().values() {
-        Values::F32(values) => hash.f32s(values),
-        Values::F64(values) => hash.f64s(values),
-    }
+    hash.matrix(problem.a());
     hash.f64s(problem.cells().lower());
     hash.f64s(problem.cells().upper());
     hash.word(problem.sigma().to_bits());

@@ -20,7 +20,7 @@ use crate::{Error, Result};
 /// ep/samples.npy         [images, chains, C, H, W]
 /// ep/0000.png, …         the samples, or with several chains their means
 /// ep/mean.npy, std.npy, samples/   with several chains
-/// checkpoint-ep.safetensors        until the run is complete
+/// checkpoint-ep.safetensors        until the run is complete; of the next thousand images checkpoint-ep-1.safetensors, …
 /// ```
 #[derive(Clone, Debug)]
 pub struct RunFolder {
@@ -72,8 +72,13 @@ impl RunFolder {
         self.path.join("truth.npy")
     }
 
-    pub fn checkpoint(&self, method: &dyn Kind) -> PathBuf {
-        self.path.join(format!("checkpoint-{}.safetensors", method.key()))
+    /// Of a block of the method's images: most runs have one.
+    pub fn checkpoint(&self, method: &dyn Kind, block: usize) -> PathBuf {
+        let key = method.key();
+        self.path.join(match block {
+            0 => format!("checkpoint-{key}.safetensors"),
+            _ => format!("checkpoint-{key}-{block}.safetensors"),
+        })
     }
 
     pub fn samples(&self, method: &dyn Kind) -> PathBuf {
@@ -212,7 +217,13 @@ impl RunFolder {
     /// # Errors
     /// If a file cannot be removed.
     pub fn remove_checkpoints(&self) -> Result<()> {
-        METHODS.iter().try_for_each(|&method| remove(&self.checkpoint(method)))
+        for method in METHODS {
+            let of_block = |block| self.checkpoint(method, block);
+            let there: Vec<PathBuf> = (0..).map(of_block).take_while(|path| path.exists()).collect();
+            // From the last one on, so that those that are left are found again.
+            there.iter().rev().try_for_each(|path| remove(path))?;
+        }
+        Ok(())
     }
 
     /// Removes what an earlier run has left, its metrics first: without them it does not count as complete. Its configuration
@@ -231,7 +242,8 @@ impl RunFolder {
         self.remove_temporaries()?;
         for method in METHODS {
             let folder = self.path.join(method.key());
-            if folder.join("samples.npy").exists() {
+            // A folder of this name that no run has made is somebody's own.
+            if self.config().exists() && folder.is_dir() || folder.join("samples.npy").exists() {
                 std::fs::remove_dir_all(&folder).map_err(|e| Error::io(&folder, "remove", e))?;
             }
         }

@@ -1,6 +1,7 @@
 //! Watches a driver: shows its progress, keeps its checkpoints, passes on the wish to stop.
 
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{Checkpoint, Next, Observer, Progress};
@@ -38,27 +39,64 @@ impl Hooks for () {
     }
 }
 
+/// Keeps the blocks of a run, one after the other.
 pub(super) struct Keeper<'a> {
-    path: &'a Path,
-    fingerprint: &'a str,
     hooks: &'a mut dyn Hooks,
     last: Instant,
+    /// Of the whole run
+    images: usize,
+    /// The block in work: its images, its file, and what is written into it to tell it from others
+    block: Range<usize>,
+    path: PathBuf,
+    fingerprint: String,
+    /// Evaluations in this session: in the blocks before, and in all
+    evaluations: (usize, usize),
+    /// Every block would tell the same
+    told: Vec<String>,
 }
 
 impl<'a> Keeper<'a> {
-    pub fn new(path: &'a Path, fingerprint: &'a str, hooks: &'a mut dyn Hooks) -> Self {
+    pub fn new(images: usize, hooks: &'a mut dyn Hooks) -> Self {
         Self {
-            path,
-            fingerprint,
             hooks,
             last: Instant::now(),
+            images,
+            block: 0..0,
+            path: PathBuf::new(),
+            fingerprint: String::new(),
+            evaluations: (0, 0),
+            told: Vec::new(),
+        }
+    }
+
+    /// Turns to a block.
+    pub fn begin(&mut self, path: &Path, fingerprint: &str, block: Range<usize>) {
+        path.clone_into(&mut self.path);
+        fingerprint.clone_into(&mut self.fingerprint);
+        self.block = block;
+        self.evaluations.0 = self.evaluations.1;
+    }
+
+    /// The progress of the whole run, from that of the block.
+    fn of_run(&self, block: &Progress) -> Progress {
+        let (before, within) = (self.block.start, self.block.len());
+        // A pass has one state of each image, or one for each of its chains.
+        let per_image = block.states / within;
+        Progress {
+            fraction: (before as f64 + block.fraction * within as f64) / self.images as f64,
+            evaluations: self.evaluations.0 + block.evaluations,
+            done: before * per_image + block.done,
+            states: self.images * per_image,
+            ..*block
         }
     }
 }
 
 impl Observer for Keeper<'_> {
     fn after_step(&mut self, progress: &Progress) -> Next {
-        self.hooks.progress(progress);
+        self.evaluations.1 = self.evaluations.0 + progress.evaluations;
+        let of_run = self.of_run(progress);
+        self.hooks.progress(&of_run);
         if self.hooks.stop() {
             Next::Stop
         } else if progress.at_stage_end && self.last.elapsed() >= EVERY {
@@ -69,11 +107,14 @@ impl Observer for Keeper<'_> {
     }
 
     fn note(&mut self, text: &str) {
-        self.hooks.note(text);
+        if !self.told.iter().any(|told| told == text) {
+            self.told.push(text.to_owned());
+            self.hooks.note(text);
+        }
     }
 
     fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<()> {
-        checkpoint.write(self.path, self.fingerprint)?;
+        checkpoint.write(&self.path, &self.fingerprint)?;
         self.last = Instant::now();
         Ok(())
     }

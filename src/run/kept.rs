@@ -46,7 +46,9 @@ impl Kept {
         let prior = fingerprint::of_prior(driver.given.prior);
         let name = fingerprint::of_text(&format!("{settings} {prior} {} {}", driver.images, driver.seed));
         let from = (resume && self.exists()).then(|| Checkpoint::read(&self.path, &name));
-        driver.run(engine, from.transpose()?, &mut Keeper::new(&self.path, &name, hooks))
+        let mut keeper = Keeper::new(driver.images, hooks);
+        keeper.begin(&self.path, &name, 0..driver.images);
+        driver.run(engine, from.transpose()?, &mut keeper)
     }
 
     /// Forgets the state of a run that is complete.

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use super::{Checkpoint, Found, MethodSamples, Results, Run, RunConfig, RunFolder, Shard, fingerprint};
+use super::blocks::Part;
+use super::writer::MethodWriter;
+use super::{Configured, Found, Results, Run, RunConfig, RunFolder, Shard, fingerprint};
 use crate::engine::{self, DeviceChoice};
-use crate::methods::Left;
 use crate::output::report::write_text;
 use crate::{Error, Result};
 
@@ -28,12 +29,14 @@ pub fn merge(out: &Path, force: bool) -> Result<(Run, Results)> {
     let configs = complete(out)?;
     let whole = RunConfig {
         shard: None,
+        block: None,
         ..configs[0].1.clone()
     };
     for (shard, config) in &configs[1..] {
         let other = RunConfig {
             shard: None,
             batch: whole.batch,
+            block: whole.block,
             ..config.clone()
         };
         if other != whole {
@@ -51,24 +54,31 @@ pub fn merge(out: &Path, force: bool) -> Result<(Run, Results)> {
         let notes = run.notes.join("; ");
         return Err(Error::usage(format!("the shards cannot be put together: {notes}")));
     }
+    let mut shards = Vec::new();
+    for (shard, config) in configs {
+        let folder = RunFolder::new(shard.folder(out));
+        let of_method = |configured: &Configured| Part::all(&config, &folder, configured.kind);
+        let parts = run.methods.iter().map(of_method).collect::<Result<Vec<_>>>()?;
+        // Nothing is replaced unless every part can be read.
+        parts.iter().flatten().try_for_each(|part| part.read().map(|_| ()))?;
+        shards.push((config.share().start, parts));
+    }
+    folder.claim(&run.config, true)?;
     let mut methods = Vec::new();
     for index in 0..run.methods.len() {
         let kind = run.methods[index].kind;
-        let mut left = Left::default();
-        for (shard, config) in &configs {
-            let path = RunFolder::new(shard.folder(out)).checkpoint(kind);
-            let own = Checkpoint::read(&path, &fingerprint::of_run(kind, config)?)?;
-            for (name, bytes) in &own.left.values {
-                left.values.entry(name.clone()).or_default().extend_from_slice(bytes);
+        let mut writer = MethodWriter::begin(&run, kind, &folder)?;
+        for (start, parts) in &shards {
+            for part in &parts[index] {
+                let images = start + part.images.start..start + part.images.end;
+                let left = part.read()?.left;
+                writer.append(&run.driver_of(index, &images).outcome(&left))?;
             }
-            left.seconds += own.left.seconds;
         }
-        let samples = run.driver(index).outcome(&left);
-        methods.push(MethodSamples { kind, samples });
+        methods.push(writer.finish()?);
     }
-    folder.claim(&run.config, true)?;
-    let results = Results::new(&run, methods);
-    results.write(&folder)?;
+    let results = Results::new(methods);
+    results.write(&run, &folder)?;
     Ok((run, results))
 }
 

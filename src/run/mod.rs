@@ -3,6 +3,8 @@
 //! [`RunConfig`] says everything that decides a run, [`Run`] has read what the configuration names, [`RunFolder`] keeps
 //! what comes of it, and [`evaluate`] measures how good it is.
 
+mod blocks;
+mod cache;
 mod checkpoint;
 mod config;
 pub mod demo;
@@ -20,11 +22,14 @@ mod results;
 mod shard;
 mod shared;
 mod trial;
+mod writer;
 
 use std::path::Path;
+use std::sync::Arc;
 
+pub use cache::Cache;
 pub use checkpoint::Checkpoint;
-pub use config::{Batch, Identity, RunConfig};
+pub use config::{Batch, Identity, Pictures, RunConfig};
 pub use driver::{Driver, Next, Observer, Outcome, Progress, Unobserved};
 pub use evaluate::{compare_digits, evaluate};
 pub use folder::{Found, RunFolder};
@@ -33,7 +38,7 @@ pub use kept::Kept;
 pub use lock::Lock;
 pub use measure::{ENSEMBLES, MeasureConfig};
 pub use merge::merge;
-pub use results::{MethodSamples, Results};
+pub use results::Results;
 pub use shard::Shard;
 pub use shared::Shared;
 
@@ -42,13 +47,12 @@ use crate::methods::{Given, Kind, Method, Options, Preset};
 use crate::prior::Prior;
 use crate::problem::Problem;
 use crate::{Error, ImageShape, Result};
-use keeper::Keeper;
 
 /// A run that is ready to start: model and problem are loaded, every setting is checked.
 pub struct Run {
     /// Resolved: every default is written down.
     pub config: RunConfig,
-    pub prior: Prior,
+    pub prior: Arc<Prior>,
     pub problem: Problem,
     methods: Vec<Configured>,
     /// Something to tell the user that is no error: a file that has changed since the configuration was written
@@ -96,7 +100,7 @@ impl Run {
     pub fn load_sharing(mut config: RunConfig, engine: &dyn Engine, shared: &mut Shared) -> Result<Self> {
         // What is cheap to refuse is refused first.
         config.kinds()?;
-        let prior = load_prior(&config.model, config.shape()?)?;
+        let prior = shared.prior(&config.model, config.shape()?)?;
         if let (Some(preset), Some(measure)) = (&config.preset, &mut config.measure) {
             let preset = MeasureConfig::of_preset(Preset::find(preset)?);
             *measure = std::mem::take(measure).over(preset);
@@ -165,8 +169,13 @@ impl Run {
 
     /// Of the images that the configuration asks for, those of its shard.
     fn share(&self) -> std::ops::Range<usize> {
-        let count = self.config.count.unwrap_or_else(|| self.problem.cells().count());
-        self.config.shard.map_or(0..count, |shard| shard.images(count))
+        self.config.share()
+    }
+
+    /// Which pictures are written.
+    pub fn pictures(&self) -> Pictures {
+        let images = self.config.count.unwrap_or(0);
+        self.config.pictures.unwrap_or_else(|| Pictures::of_so_many(images))
     }
 
     /// Evaluations of the network for one state, by method: at most, where a state may end early.
@@ -216,37 +225,6 @@ impl Run {
             seed: self.config.seed,
             batch: self.config.batch.states(),
         }
-    }
-
-    /// Runs every method from its checkpoint in the folder, or from the start, and keeps checkpoints on the way.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`] if the hooks said stop; whatever ended the run otherwise.
-    pub fn execute(&self, engine: &mut dyn Engine, folder: &RunFolder, hooks: &mut dyn Hooks) -> Result<Results> {
-        let mut methods = Vec::new();
-        for (index, &Configured { kind, .. }) in self.methods.iter().enumerate() {
-            // Names the run and its method, so that no checkpoint of another one is continued.
-            let (path, fingerprint) = (folder.checkpoint(kind), fingerprint::of_run(kind, &self.config)?);
-            let resume = path
-                .exists()
-                .then(|| Checkpoint::read(&path, &fingerprint))
-                .transpose()?;
-            hooks.begin(kind, resume.is_some());
-            let mut keeper = Keeper::new(&path, &fingerprint, hooks);
-            let outcome = self.driver(index).run(engine, resume, &mut keeper);
-            hooks.end(kind);
-            match outcome? {
-                // The results of all methods are written at the end; until then the last checkpoint keeps them.
-                Outcome::Finished(samples) => methods.push(MethodSamples { kind, samples }),
-                Outcome::Stopped => {
-                    return Err(Error::Interrupted(format!(
-                        "stopped; the state is saved: continue with `qcs run --resume --out {}`",
-                        folder.path().display()
-                    )));
-                }
-            }
-        }
-        Ok(Results::new(self, methods))
     }
 }
 

@@ -59,7 +59,7 @@ impl Running {
     }
 }
 
-fn wait_for_file(path: &Path) {
+pub fn wait_for_file(path: &Path) {
     let begun = Instant::now();
     while !path.exists() {
         assert!(

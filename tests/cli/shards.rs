@@ -1,38 +1,9 @@
 //! `qcs run --shard` and `qcs merge`: shares of a run together are the run.
 
-use crate::support::Place;
+use crate::support::{Place, assert_same_run, write_images};
 
 const RUN: &str =
     "run images.npy -m 24 --bits 2 --step 0.5 --model model.safetensors --method both --chains 2 --levels 5 --seed 3";
-
-/// Every file of a run but for its times.
-fn assert_same_run(place: &Place, a: &str, b: &str) {
-    for file in [
-        "config.toml",
-        "truth.npy",
-        "metrics.csv",
-        "diag/samples.npy",
-        "diag/mean.npy",
-        "diag/std.npy",
-        "ep/samples.npy",
-        "ep/0002.png",
-        "ep/samples/0001-01.png",
-    ] {
-        assert!(
-            place.read(&format!("{a}/{file}")) == place.read(&format!("{b}/{file}")),
-            "{file}"
-        );
-    }
-    let without_times = |folder: &str| {
-        let mut json: serde_json::Value =
-            serde_json::from_slice(&place.read(&format!("{folder}/metrics.json"))).unwrap();
-        for method in json["methods"].as_array_mut().unwrap() {
-            method["seconds"] = 0.into();
-        }
-        json
-    };
-    assert_eq!(without_times(a), without_times(b));
-}
 
 #[test]
 fn shards_put_together_are_the_run_whatever_each_was_computed_with() {
@@ -125,18 +96,21 @@ fn a_share_that_is_none_is_refused() {
 fn a_shard_that_is_told_of_its_end_saves_and_goes_on_where_it_is_requeued() {
     use crate::interrupt::Running;
     let place = Place::new();
-    let line = format!("{RUN} --steps-per-level 1500 --step-scale 1e-6 --threads 1");
+    write_images(&place, "images.npy", 9);
+    let line = format!("{RUN} --steps-per-level 700 --step-scale 1e-6");
     place.succeeds(&format!("{line} --out whole --quiet"));
-    let shard = |index: usize| format!("{line} --out parts --shard {index}/2 --resume");
-    place.succeeds(&format!("{} --quiet", shard(0)));
+    let shard = |index: usize| {
+        let threads = 1 + index % 3;
+        format!("{line} --out parts --shard {index}/8 --resume --threads {threads}")
+    };
     for signal in ["USR1", "KILL"] {
-        let mut running = Running::start(&place, &shard(1));
+        let mut running = Running::start(&place, &shard(5));
         running.wait_for("QCS-SGM");
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::thread::sleep(std::time::Duration::from_millis(200));
         let ran = running.signal(signal);
         assert_eq!(ran.code, (signal == "USR1").then_some(130), "{}", ran.stderr);
     }
-    place.succeeds(&format!("{} --quiet", shard(1)));
+    (0..8).for_each(|index| drop(place.succeeds(&format!("{} --quiet", shard(index)))));
     place.succeeds("merge parts");
     assert_same_run(&place, "parts", "whole");
 }

@@ -1,7 +1,7 @@
 //! A folder with small files of every kind, and a way to run the binary in it.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use qcs::files::npy;
@@ -33,8 +33,7 @@ impl Place {
             folder: tempfile::tempdir().unwrap(),
         };
         place.model("model.safetensors", IMAGE, |_, _| {});
-        let size = [IMAGES, IMAGE.channels, IMAGE.height, IMAGE.width];
-        npy::write(place.path("images.npy"), &size, &images(IMAGES).data).unwrap();
+        write_images(&place, "images.npy", IMAGES);
         place
     }
 
@@ -119,6 +118,55 @@ impl Place {
         });
         self.write(name, safetensors::serialize(views, Some(metadata)).unwrap());
     }
+}
+
+/// Writes so many of the small images.
+pub fn write_images(place: &Place, name: &str, count: usize) {
+    let size = [count, IMAGE.channels, IMAGE.height, IMAGE.width];
+    npy::write(place.path(name), &size, &images(count).data).unwrap();
+}
+
+/// Compares two runs file by file: all bytes but those that tell times, and those of shards that lie beside.
+pub fn assert_same_run(place: &Place, a: &str, b: &str) {
+    let (one, other) = (files(&place.path(a)), files(&place.path(b)));
+    let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&one), names(&other));
+    assert!(one.len() > 4, "{:?}", names(&one));
+    for (name, bytes) in one {
+        if name == "metrics.json" {
+            assert_eq!(without_times(&bytes), without_times(&other[&name]));
+        } else {
+            assert!(bytes == other[&name], "{name}");
+        }
+    }
+}
+
+fn without_times(metrics: &[u8]) -> serde_json::Value {
+    let mut json: serde_json::Value = serde_json::from_slice(metrics).unwrap();
+    for method in json["methods"].as_array_mut().unwrap() {
+        method["seconds"] = 0.into();
+    }
+    json
+}
+
+/// The files below a run's folder, by their names.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+            match path.is_dir() {
+                _ if name.starts_with("shard-") || name.ends_with(".lock") => {}
+                true => folders.push(path),
+                false => {
+                    found.insert(name, std::fs::read(path).unwrap());
+                }
+            }
+        }
+    }
+    found
 }
 
 /// Shape and values by name.

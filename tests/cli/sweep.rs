@@ -125,6 +125,36 @@ fn a_file_spans_a_grid_and_its_report_has_a_figure_to_each_metric() {
     assert_eq!(samples("again"), samples(&point));
 }
 
+/// And a report that is passed on may leave the images out.
+#[test]
+fn draws_are_shown_by_the_truths_rank_and_by_their_spread() {
+    let place = Place::new();
+    let file = FILE.replace("bits = [2, 3]", "bits = 2\nchains = 4\npictures = \"none\"");
+    place.write("grid.toml", file);
+    place.succeeds("sweep grid.toml --out out");
+    let files = report(&place, "out");
+    for (chart, count) in [
+        ("calibration-ranks", 4),
+        ("calibration-error", 4),
+        ("-spread", 2),
+        ("pictures", 0),
+    ] {
+        let names: Vec<&String> = files.keys().filter(|name| name.contains(chart)).collect();
+        assert_eq!(names.len(), count, "{chart}: {names:?}");
+    }
+    let html = place.text("out/report.html");
+    assert!(html.contains("the truth among the draws: measurements = 24"), "{html}");
+    assert!(!html.contains("data:image/png"));
+    // The ranks' shares, each over that of an even one, have 1 as their mean.
+    let metrics = place.text(&format!("out/points/{}/metrics.json", points(&place, "out")[0]));
+    let metrics: serde_json::Value = serde_json::from_str(&metrics).unwrap();
+    let of = |name: &str| metrics["calibration"][0][name].as_array().unwrap().clone();
+    let ranks: f64 = of("ranks").iter().map(|rank| rank.as_f64().unwrap()).sum();
+    assert!((ranks - 1.0).abs() < 1e-9 && of("ranks").len() == 5);
+    let pixels: u64 = of("by_spread").iter().map(|bin| bin["pixels"].as_u64().unwrap()).sum();
+    assert_eq!(Some(pixels), metrics["calibration"][0]["pixels"].as_u64());
+}
+
 #[test]
 fn what_is_there_is_not_run_again_and_a_wider_grid_runs_what_is_new() {
     let place = place();

@@ -1,6 +1,7 @@
 //! A plan on the CPU: the op loop.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use qcs_kernels::network::conv::rounding::round;
@@ -24,7 +25,7 @@ pub struct CpuSession<'a> {
     pub(super) plan: &'a Plan,
     pub(super) arena: Arena,
     /// Packed weights by the id of the weight they come from.
-    pub(super) convs: HashMap<ParamId, PackedConv>,
+    pub(super) convs: HashMap<ParamId, Arc<PackedConv>>,
     pub(super) constants: Constants<'a>,
     spectrum: Option<&'a Spectrum>,
     pub(super) states: Vec<State>,
@@ -172,16 +173,21 @@ impl CpuSession<'_> {
 }
 
 /// Packs the weights of every convolution of the plan, once each.
-fn pack(plan: &Plan, prior: &Prior, precision: Precision) -> HashMap<ParamId, PackedConv> {
+fn pack(plan: &Plan, prior: &Prior, precision: Precision) -> HashMap<ParamId, Arc<PackedConv>> {
     let weight = |id: ParamId| prior.weight(&plan.params()[id.0 as usize].name);
     let pack = |conv: Conv| {
         let dims = &plan.params()[conv.weight.0 as usize].shape;
         let shape = conv_shape(plan.batch, &conv, |id| plan.tensor(id).contents);
-        let mut values = weight(conv.weight).to_vec();
-        if let Some(rounding) = precision.of_conv(dims[1], dims[0]) {
-            values.iter_mut().for_each(|v| *v = round(rounding, *v));
-        }
-        PackedConv::new(shape, &values, conv.bias.map(weight), dims[0], dims[1])
+        let rounding = precision.of_conv(dims[1], dims[0]);
+        let name = &plan.params()[conv.weight.0 as usize].name;
+        let name = format!("cpu {name} {:?} {rounding:?}", shape.algorithm);
+        prior.packed(name, || {
+            let mut values = weight(conv.weight).to_vec();
+            if let Some(rounding) = rounding {
+                values.iter_mut().for_each(|v| *v = round(rounding, *v));
+            }
+            PackedConv::new(shape, &values, conv.bias.map(weight), dims[0], dims[1])
+        })
     };
     plan.convs().into_iter().map(|conv| (conv.weight, pack(conv))).collect()
 }

@@ -206,6 +206,10 @@ impl Engine for CudaEngine {
         &self.target
     }
 
+    fn rounds_as(&self) -> &'static str {
+        "cuda"
+    }
+
     fn prepare(&mut self, problem: &Problem) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         if problem.known_spectrum().is_none() {
