@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use qcs::engine::{Engine, Precision};
+use qcs::methods;
 use qcs::output::Diverged;
 use qcs::run::{Cache, Found, Lock, Run, RunConfig, RunFolder};
 use qcs::{Error, Result};
@@ -149,14 +150,23 @@ fn diverged(list: &[Diverged], states: usize, precision: Precision) -> Result<()
     }
     match list.len() {
         0 => Ok(()),
-        n => Err(Error::Diverged(format!(
-            "{n} of {states} states diverged; the results are written, the means are of the others. Try a smaller \
-             --step-scale or --xi{}",
-            if precision == Precision::Fp32 {
-                ""
-            } else {
-                ", or --precision fp32"
+        n => {
+            // Turbo takes no steps whose size could be chosen.
+            let steps = |one: &Diverged| methods::find(&one.method).is_ok_and(|kind| kind.names().contains(&"step_scale"));
+            let mut remedies = Vec::new();
+            if list.iter().any(steps) {
+                remedies.push("a smaller --step-scale or --xi");
             }
-        ))),
+            if precision != Precision::Fp32 {
+                remedies.push("--precision fp32");
+            }
+            let remedies = match remedies.len() {
+                0 => String::new(),
+                _ => format!(". Try {}", remedies.join(", or ")),
+            };
+            Err(Error::Diverged(format!(
+                "{n} of {states} states diverged; the results are written, the means are of the others{remedies}"
+            )))
+        }
     }
 }
