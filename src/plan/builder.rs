@@ -175,7 +175,7 @@ impl PlanBuilder {
                 Op::Network(NetworkOp::Conv(conv)) => conv,
                 _ => continue,
             };
-            let Some(contents) = target.statistics(self.contents(input)) else {
+            let Some(contents) = target.statistics(&conv, self) else {
                 continue;
             };
             let tensor = conv.statistics.unwrap_or_else(|| self.temporary(contents));

@@ -108,8 +108,8 @@ impl Step {
 pub trait Target {
     /// Channels that lie next to each other in a feature map: 1 is NCHW.
     fn channel_block(&self) -> usize;
-    /// What a convolution that writes such a feature map should leave behind for the norm that follows, if anything.
-    fn statistics(&self, _output: Contents) -> Option<Contents> {
+    /// What a convolution should leave behind for the norm that follows, if anything.
+    fn statistics(&self, _conv: &Conv, _plan: &PlanBuilder) -> Option<Contents> {
         None
     }
     /// Whether two runs of ops that do not need each other are executed at once, and so must not share memory.

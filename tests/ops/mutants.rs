@@ -79,7 +79,7 @@ impl Mutant {
 const BARRIER: &str = "bar.sync \t0;";
 
 /// Edits that both architectures' PTX allows.
-const MUTANTS: [Mutant; 13] = [
+const MUTANTS: [Mutant; 16] = [
     Mutant::new("advance_step", "set_level", ", 1;", ", 0;", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv fp32 1×1→16", BARRIER, "", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv fp32 1×16→32", BARRIER, "", Which::Last),
@@ -104,6 +104,27 @@ const MUTANTS: [Mutant; 13] = [
         "min.u32",
         "max.u32",
         Which::Last,
+    ),
+    Mutant::new(
+        "winograd_input_norm_elu",
+        "conv fp32 5×100→96×7×7",
+        "setp.ne.b32",
+        "setp.eq.b32",
+        Which::First,
+    ),
+    Mutant::new(
+        "winograd_output",
+        "conv fp32 5×100→96×7×7",
+        "setp.ge.u32",
+        "setp.gt.u32",
+        Which::Last,
+    ),
+    Mutant::new(
+        "winograd_output",
+        "conv+norm fp32 2×72→72×16",
+        ", 8, 31, -1;",
+        ", 4, 31, -1;",
+        Which::First,
     ),
     Mutant::new("transposed_times_f64_f64", "rotate_in", BARRIER, "", Which::Last),
     Mutant::new("gamma", "gamma adaptive", ", 8, 31, -1;", ", 4, 31, -1;", Which::First),

@@ -12,6 +12,7 @@ use qcs::plan::{Activation, Contents, Conv, NetworkOp, Op, Plan, Program, Step};
 use qcs::prior::Prior;
 use qcs::problem::{Cells, Matrix, Problem, Spectrum};
 use qcs::{Error, ImageShape, Result};
+use qcs_kernels::network::conv::winograd::{FREQUENCIES, Tiling};
 
 use super::counts::{CountedOp, Launch};
 
@@ -120,8 +121,13 @@ fn join(whole: &Plan, executed: &Plan, counted: Vec<Vec<Launch>>) -> Result<Vec<
         };
         let cost = instruction.op.cost(whole);
         let mut launches: Vec<Launch> = launches;
-        if let (Some(last), true) = (launches.last_mut(), cost.flops > 0) {
-            last.share_operands(cost.bytes);
+        match instruction.op {
+            Op::Network(NetworkOp::Conv(conv)) if launches.len() > 2 => share_transforms(whole, &conv, &mut launches),
+            _ => {
+                if let (Some(last), true) = (launches.last_mut(), cost.flops > 0) {
+                    last.share_operands(cost.bytes);
+                }
+            }
         }
         ops.push(CountedOp {
             name: name(whole, &instruction.op),
@@ -135,6 +141,22 @@ fn join(whole: &Plan, executed: &Plan, counted: Vec<Vec<Launch>>) -> Result<Vec<
         launches: counted.next().expect("the kernel that ends a step"),
     });
     Ok(ops)
+}
+
+/// Winograd's algorithm, in parts of three launches: tiles share the pixels between them, the products their operands. What the
+/// output's transform touches belongs to one thread each.
+fn share_transforms(plan: &Plan, conv: &Conv, launches: &mut [Launch]) {
+    let (inputs, height, width) = plan.tensor(conv.input).contents.feature();
+    let (outputs, ..) = plan.tensor(conv.output).contents.feature();
+    let tiles = Tiling::new(height as u32, width as u32, conv.dilation as u32).per_image() as usize;
+    let parts = launches.len() / 3;
+    let of_part = |floats_per_image: usize| (4 * floats_per_image * plan.batch / parts) as u64;
+    let (transformed, sums) = (FREQUENCIES * tiles * inputs, FREQUENCIES * tiles * outputs);
+    let weights = 4 * (FREQUENCIES * inputs * outputs) as u64;
+    for part in launches.chunks_exact_mut(3) {
+        part[0].share_operands(of_part(inputs * height * width + transformed));
+        part[1].share_operands(of_part(transformed + sums) + weights);
+    }
 }
 
 /// What the launch of a convolution depends on.

@@ -123,7 +123,26 @@ fn shapes() -> Vec<Shape> {
     shapes.push(Shape::new(2, 16, 248, 71, 72).dilated(2).after(NormElu));
     // The same on 108.
     shapes.push(Shape::new(4, 8, 120, 63, 52).after(NormElu));
+    shapes.extend(winograd_shapes());
     shapes
+}
+
+/// Layers with channels enough for the GPU to compute them by Winograd's algorithm: the maps of all configurations, whole tiles
+/// and such as stand out, lattices of which the last are shorter; and one with large tiles of the products.
+fn winograd_shapes() -> Vec<Shape> {
+    use Before::{Elu, None, NormElu};
+    vec![
+        Shape::new(1, 72, 72, 28, 28).after(NormElu).plus_residual(),
+        Shape::new(2, 72, 80, 16, 16).after(NormElu),
+        Shape::new(3, 104, 100, 14, 14).after(Elu).plus_residual(),
+        Shape::new(5, 100, 96, 7, 7).after(NormElu),
+        Shape::new(1, 104, 96, 14, 14).dilated(2).after(NormElu).plus_residual(),
+        Shape::new(2, 96, 96, 14, 14).dilated(4).after(Elu).without_bias(),
+        Shape::new(1, 72, 72, 16, 16).dilated(2).after(None),
+        Shape::new(1, 72, 72, 16, 16).dilated(4).after(NormElu).plus_residual(),
+        Shape::new(1, 96, 80, 11, 64).after(NormElu).without_bias(),
+        Shape::new(4, 40, 248, 32, 32).after(Elu),
+    ]
 }
 
 /// Layers for the tensor cores.

@@ -3,6 +3,7 @@
 //! The driver is looked for at run time: nothing here is needed to build qcs or to run it on a CPU. This is the only place
 //! that knows of CUDA.
 
+mod algorithm;
 // Public for `tests/cuda_libraries.rs` alone, which calls each function of the libraries by itself.
 #[doc(hidden)]
 pub mod blas;
@@ -28,16 +29,15 @@ use std::time::Instant;
 
 use qcs_kernels::launch::BLOCK;
 use qcs_kernels::likelihood::ep_moments::partial_sums;
-use qcs_kernels::network::conv::prepare::prepared_words;
-use qcs_kernels::network::conv::statistics::{statistics_len, statistics_pay};
 
 use super::{Constants, Engine, Precision, Products, Session};
-use crate::plan::{Contents, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, SamplerOp, Target};
+use crate::plan::{Contents, Conv, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, SamplerOp, Target};
 use crate::problem::{Matrix, Problem, Spectrum};
 use crate::{Error, Result};
+use algorithm::Layer;
 use blas::{Blas, Shape};
 pub use driver::{Device, KernelResources, Properties, count, driver_is_installed};
-use layout::{Layout, rounding};
+use layout::Layout;
 use solver::{Factorisation, Solver};
 
 /// The fastest precision that keeps the quality of reconstructions. Every GPU that the kernels are compiled for multiplies
@@ -290,7 +290,7 @@ impl Engine for CudaEngine {
     }
 }
 
-/// Blocks of eight channels, 32 bytes; scratch for rounded inputs of the tensor cores, for sums over blocks of cells, for
+/// Blocks of eight channels, 32 bytes; scratch for rounded inputs of the tensor cores, for Winograd's transforms, for sums over blocks of cells, for
 /// the proposals of a Langevin step.
 struct CudaTarget {
     precision: Precision,
@@ -301,10 +301,8 @@ impl Target for CudaTarget {
         BLOCK
     }
 
-    fn statistics(&self, output: Contents) -> Option<Contents> {
-        let (channels, height, width) = output.feature();
-        let (blocks, pixels) = (channels.div_ceil(BLOCK) as u32, (height * width) as u32);
-        statistics_pay(pixels).then(|| Contents::F32(statistics_len(1, blocks, pixels)))
+    fn statistics(&self, conv: &Conv, plan: &PlanBuilder) -> Option<Contents> {
+        Layer::of(conv, |id| plan.contents(id)).statistics(self.precision)
     }
 
     /// A graph has a branch for the likelihood beside the network, whose layers leave multiprocessors idle.
@@ -316,10 +314,7 @@ impl Target for CudaTarget {
         let batch = plan.batch();
         match *op {
             Op::Network(NetworkOp::Conv(conv)) => {
-                rounding(self.precision, &conv, |id| plan.contents(id)).map_or(0, |rounding| {
-                    let (channels, height, width) = plan.contents(conv.input).feature();
-                    4 * prepared_words(rounding, batch, channels, height * width)
-                })
+                Layer::of(&conv, |id| plan.contents(id)).scratch_bytes(self.precision, batch)
             }
             Op::Likelihood(LikelihoodOp::EpMoments { z, .. }) => {
                 let measurements = plan.contents(z).bytes(1) / 8;
