@@ -139,14 +139,14 @@ const MUTANTS_SM_80: [Mutant; 2] = [
     Mutant::new(
         "conv_f16_64x64",
         "conv fp16 2×24",
+        "cp.async.wait_group 1;",
         "cp.async.wait_group 2;",
-        "cp.async.wait_group 3;",
         Which::First,
     ),
     Mutant::new(
         "conv_tf32_64x64",
         "conv tf32 2×24",
-        "cp.async.wait_group 2;",
+        "cp.async.wait_group 1;",
         "",
         Which::First,
     ),

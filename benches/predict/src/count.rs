@@ -125,7 +125,7 @@ fn join(whole: &Plan, executed: &Plan, counted: Vec<Vec<Launch>>) -> Result<Vec<
             Op::Network(NetworkOp::Conv(conv)) if launches.len() > 2 => share_transforms(whole, &conv, &mut launches),
             _ => {
                 if let (Some(last), true) = (launches.last_mut(), cost.flops > 0) {
-                    last.share_operands(cost.bytes);
+                    last.share_operands(cost.bytes + constant_bytes(whole, &instruction.op));
                 }
             }
         }
@@ -141,6 +141,19 @@ fn join(whole: &Plan, executed: &Plan, counted: Vec<Vec<Launch>>) -> Result<Vec<
         launches: counted.next().expect("the kernel that ends a step"),
     });
     Ok(ops)
+}
+
+/// Bytes of the weights, or of A or U in f64: an op's cost has its tensors alone. Each of their numbers is multiplied once for every
+/// pixel, or state.
+fn constant_bytes(plan: &Plan, op: &Op) -> u64 {
+    let (times, bytes) = match op {
+        Op::Network(NetworkOp::Conv(conv)) => {
+            let (_, height, width) = plan.tensor(conv.output).contents.feature();
+            (plan.batch * height * width, 4)
+        }
+        _ => (plan.batch, 8),
+    };
+    op.cost(plan).flops / 2 / times as u64 * bytes
 }
 
 /// Winograd's algorithm, in parts of three launches: tiles share the pixels between them, the products their operands. What the

@@ -9,7 +9,7 @@ mod ampere;
 mod volta;
 
 use super::statistics::Strip;
-use super::tensor::TensorConvArgs;
+use super::tensor::{ROUND, TensorConvArgs};
 use crate::device::{
     Shared, WARP, barrier, block, block_threads, block_y, divide, launch_bounds, shared_memory, thread,
 };
@@ -109,20 +109,22 @@ fn offset(tap: u32, args: &TensorConvArgs) -> (i32, i32) {
     ((row as i32 - 1) * dilation, ((tap - 3 * row) as i32 - 1) * dilation)
 }
 
-/// Fills the table of units: how far the input is from the centre tap of the first unit, in bytes, and the bit of its tap.
+/// Fills the table of units: how far the input is from the centre tap of the first unit, in bytes, and the bit of its tap; 0
+/// for what follows the last one.
 #[inline(always)]
 unsafe fn fill_table<const PIXEL: u32>(args: &TensorConvArgs, table: Shared) {
-    let pixels = args.height * args.width;
+    let (pixels, units) = (args.height * args.width, args.units * args.taps);
     let mut unit = thread();
-    while unit < args.units * args.taps {
+    while unit < units + TensorConvArgs::UNITS_BEHIND {
         // SAFETY: a kernel has taps, and the table an entry for each unit.
         unsafe {
             let (channels, tap) = divide(unit, args.taps);
             let (dy, dx) = offset(tap, args);
             let shift = (dy * args.width as i32 + dx) * PIXEL as i32;
+            let bit = if unit < units { 1 << tap } else { 0 };
             table
                 .at(unit * 8)
-                .store2_u32([(shift as u32).wrapping_add(channels * pixels * 2 * ROW), 1 << tap]);
+                .store2_u32([(shift as u32).wrapping_add(channels * pixels * 2 * ROW), bit]);
         }
         unit += block_threads();
     }
