@@ -11,8 +11,8 @@ mod ops;
 pub use arena::Fork;
 pub use builder::PlanBuilder;
 pub use ops::{
-    Activation, Conv, Cost, EpStart, GammaRule, LikelihoodOp, NetworkOp, Op, Operands, Packing, ProductOp, SamplerOp,
-    Sites, TurboOp,
+    Activation, Conv, Cost, EpStart, GammaRule, LikelihoodOp, NetworkOp, Op, Operands, Packing, Prepared, ProductOp,
+    SamplerOp, Sites, TurboOp,
 };
 
 /// Index of a tensor of the plan.
@@ -110,6 +110,10 @@ pub trait Target {
     fn channel_block(&self) -> usize;
     /// What a convolution should leave behind for the norm that follows, if anything.
     fn statistics(&self, _conv: &Conv, _plan: &PlanBuilder) -> Option<Contents> {
+        None
+    }
+    /// What a convolution should leave of its output, activated, for one that follows, if anything.
+    fn prepared(&self, _writer: &Conv, _reader: &Conv, _plan: &PlanBuilder) -> Option<Contents> {
         None
     }
     /// Whether two runs of ops that do not need each other are executed at once, and so must not share memory.

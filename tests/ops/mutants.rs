@@ -79,11 +79,19 @@ impl Mutant {
 const BARRIER: &str = "bar.sync \t0;";
 
 /// Edits that both architectures' PTX allows.
-const MUTANTS: [Mutant; 16] = [
+const MUTANTS: [Mutant; 17] = [
     Mutant::new("advance_step", "set_level", ", 1;", ", 0;", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv fp32 1×1→16", BARRIER, "", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv fp32 1×16→32", BARRIER, "", Which::Last),
     Mutant::new("conv_f16_64x64", "conv fp16 2×24", BARRIER, "", Which::Last),
+    // What a convolution leaves for the next one
+    Mutant::new(
+        "conv_f16_64x64",
+        "conv fp16 3×24→32×7×8",
+        "ex2.approx",
+        "lg2.approx",
+        Which::First,
+    ),
     Mutant::new(
         "conv_f32_64x64_none",
         "conv+norm fp32 5×16→16",

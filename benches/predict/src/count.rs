@@ -184,6 +184,8 @@ struct Shape {
     bias: bool,
     residual: bool,
     statistics: bool,
+    prepared: bool,
+    leaves: bool,
 }
 
 impl Shape {
@@ -201,6 +203,8 @@ impl Shape {
             bias: conv.bias.is_some(),
             residual: conv.residual.is_some(),
             statistics: conv.statistics.is_some(),
+            prepared: conv.prepared.is_some(),
+            leaves: conv.leaves.is_some(),
         }
     }
 }

@@ -91,6 +91,18 @@ impl Layer {
         (can && statistics_pay(pixels)).then(|| Contents::F32(statistics_len(1, blocks, pixels)))
     }
 
+    /// What the layer should leave for `next`, which multiplies it without a norm: whole units, since nobody else would clear what fills
+    /// up the last one.
+    pub fn prepared(&self, next: &Self, precision: Precision) -> Option<Contents> {
+        match (self.algorithm(precision), next.algorithm(precision)) {
+            (Algorithm::Tensor(_), Algorithm::Tensor(rounding)) if self.outputs.is_multiple_of(rounding.unit()) => {
+                let words = prepared_words(rounding, 1, self.outputs, self.height * self.width);
+                Some(Contents::F32(words))
+            }
+            _ => None,
+        }
+    }
+
     /// Words of four bytes of the packed weight.
     pub fn packed_words(&self, precision: Precision) -> usize {
         match self.algorithm(precision) {

@@ -120,6 +120,8 @@ mod tests {
             kernel: 3,
             dilation: 1,
             statistics,
+            prepared: None,
+            leaves: None,
         }));
         let plan = plan.finish(&*target);
         let scratch = plan.program(Program::Step)[0].scratch.clone();

@@ -31,7 +31,7 @@ use qcs_kernels::launch::BLOCK;
 use qcs_kernels::likelihood::ep_moments::partial_sums;
 
 use super::{Constants, Engine, Precision, Products, Session};
-use crate::plan::{Contents, Conv, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, SamplerOp, Target};
+use crate::plan::{Activation, Contents, Conv, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, SamplerOp, Target};
 use crate::problem::{Matrix, Problem, Spectrum};
 use crate::{Error, Result};
 use algorithm::Layer;
@@ -305,6 +305,14 @@ impl Target for CudaTarget {
         Layer::of(conv, |id| plan.contents(id)).statistics(self.precision)
     }
 
+    fn prepared(&self, writer: &Conv, reader: &Conv, plan: &PlanBuilder) -> Option<Contents> {
+        let of = |conv: &Conv| Layer::of(conv, |id| plan.contents(id));
+        match reader.activation {
+            Activation::NormElu(_) => None,
+            Activation::None | Activation::Elu => of(writer).prepared(&of(reader), self.precision),
+        }
+    }
+
     /// A graph has a branch for the likelihood beside the network, whose layers leave multiprocessors idle.
     fn forks(&self) -> bool {
         true
@@ -313,6 +321,7 @@ impl Target for CudaTarget {
     fn scratch_bytes(&self, op: &Op, plan: &PlanBuilder) -> usize {
         let batch = plan.batch();
         match *op {
+            Op::Network(NetworkOp::Conv(conv)) if conv.prepared.is_some() => 0,
             Op::Network(NetworkOp::Conv(conv)) => {
                 Layer::of(&conv, |id| plan.contents(id)).scratch_bytes(self.precision, batch)
             }

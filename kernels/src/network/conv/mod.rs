@@ -323,6 +323,7 @@ mod tests {
             residual: Global::NONE,
             output: Global::NONE,
             statistics: Global::NONE,
+            prepared: Global::NONE,
             images: layer.images,
             units: layer.in_blocks / 2,
             out_blocks: layer.out_blocks,
@@ -332,7 +333,7 @@ mod tests {
             dilation: 1,
             precision: rounding::Rounding::F16.code(),
             multiprocessors: layer.multiprocessors,
-            unused: 0,
+            prepared_elu: 0,
         };
         args.kernel()
     }

@@ -44,6 +44,9 @@ pub struct TensorConvArgs {
     pub output: Global<f32>,
     /// [`TensorConvArgs::statistics_len`] floats of [`statistics`](super::statistics) of the output, or none
     pub statistics: Global<f32>,
+    /// The output as [`ConvPrepareArgs`](super::prepare::ConvPrepareArgs) would give it to the convolution that follows, or none;
+    /// only for whole units of outputs
+    pub prepared: Global<f32>,
     /// Images of the batch.
     pub images: u32,
     /// Units of input channels.
@@ -62,8 +65,8 @@ pub struct TensorConvArgs {
     pub precision: u32,
     /// Of the GPU: they decide which tile is faster.
     pub multiprocessors: u32,
-    /// Nothing.
-    pub unused: u32,
+    /// 1 if the prepared output passes ELU.
+    pub prepared_elu: u32,
 }
 
 impl TensorConvArgs {

@@ -168,7 +168,7 @@ impl Caller<'_> {
         match Layer::of(conv, |id| self.plan.tensor(id).contents).algorithm(self.precision) {
             Algorithm::Direct => vec![Call::of(&direct)],
             Algorithm::Winograd(tiling) => self.winograd(&direct, tiling, scratch),
-            Algorithm::Tensor(rounding) => self.on_tensor_cores(&direct, inputs as usize, rounding, scratch),
+            Algorithm::Tensor(rounding) => self.on_tensor_cores(conv, &direct, inputs as usize, rounding, scratch),
         }
     }
 
@@ -222,9 +222,16 @@ impl Caller<'_> {
         (0..conv.images).step_by(at_a_time as usize).flat_map(part).collect()
     }
 
-    /// The convolution in two launches: the first activates and rounds.
-    fn on_tensor_cores(&self, conv: &ConvArgs, inputs: usize, rounding: Rounding, scratch: usize) -> Vec<Call> {
-        let prepared = self.at(scratch);
+    /// The convolution in two launches, of which the first activates and rounds; or in one, where the convolution before has done so.
+    fn on_tensor_cores(
+        &self,
+        op: &Conv,
+        conv: &ConvArgs,
+        inputs: usize,
+        rounding: Rounding,
+        scratch: usize,
+    ) -> Vec<Call> {
+        let prepared = op.prepared.map_or(self.at(scratch), |tensor| self.tensor(tensor));
         let prepare = ConvPrepareArgs {
             input: conv.input,
             coefficients: conv.coefficients,
@@ -238,11 +245,12 @@ impl Caller<'_> {
         };
         let product = TensorConvArgs {
             input: prepared,
-            weights: Global::new(conv.weights.address()),
+            weights: conv.weights,
             bias: conv.bias,
             residual: conv.residual,
             output: conv.output,
             statistics: conv.statistics,
+            prepared: self.tensor_or_none(op.leaves.map(|prepared| prepared.tensor)),
             images: conv.images,
             units: rounding.units(inputs) as u32,
             out_blocks: conv.out_blocks,
@@ -252,8 +260,11 @@ impl Caller<'_> {
             dilation: conv.dilation,
             precision: rounding.code(),
             multiprocessors: conv.multiprocessors,
-            unused: 0,
+            prepared_elu: u32::from(op.leaves.is_some_and(|prepared| prepared.activation == Activation::Elu)),
         };
-        vec![Call::of(&prepare), Call::of(&product)]
+        match op.prepared {
+            Some(_) => vec![Call::of(&product)],
+            None => vec![Call::of(&prepare), Call::of(&product)],
+        }
     }
 }

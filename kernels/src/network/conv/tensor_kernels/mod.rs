@@ -8,12 +8,14 @@ mod ampere;
 #[cfg(not(target_feature = "sm_80"))]
 mod volta;
 
+use super::rounding::{Rounding, tf32};
 use super::statistics::Strip;
 use super::tensor::{ROUND, TensorConvArgs};
 use crate::device::{
-    Shared, WARP, barrier, block, block_threads, block_y, divide, launch_bounds, shared_memory, thread,
+    Shared, WARP, barrier, block, block_threads, block_y, divide, half_pair, launch_bounds, shared_memory, thread,
 };
 use crate::launch::BLOCK;
+use crate::network::elu::elu;
 
 /// Bytes of 16 per row: a row of a plane.
 const ROW: u32 = 16;
@@ -153,7 +155,28 @@ unsafe fn finish_pair(args: &TensorConvArgs, row: u32, column: u32, sums: [f32; 
             (a, b) = (a + c, b + d);
         }
         args.output.store2(at, [a, b]);
+        if args.prepared.is_some() {
+            store_prepared(args, at, [a, b]);
+        }
         [a, b]
+    }
+}
+
+/// Stores two outputs at an even place of the map as the next convolution takes them.
+#[inline(always)]
+unsafe fn store_prepared(args: &TensorConvArgs, at: usize, values: [f32; 2]) {
+    let [a, b] = if args.prepared_elu != 0 {
+        values.map(elu)
+    } else {
+        values
+    };
+    // SAFETY: a prepared map has a word for two halves, or for one TF32 number.
+    unsafe {
+        if args.precision == Rounding::F16.code() {
+            args.prepared.store(at / 2, f32::from_bits(half_pair(a, b)));
+        } else {
+            args.prepared.store2(at, [tf32(a), tf32(b)]);
+        }
     }
 }
 
