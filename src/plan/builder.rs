@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::arena::{Fork, Lifetime, place};
-use super::{Contents, Conv, Instruction, NetworkOp, Op, Param, ParamId, Plan, Program, Target, Tensor, TensorId};
+use super::{
+    Contents, Conv, Instruction, NetworkOp, Op, Param, ParamId, Plan, Prepared, Program, Target, Tensor, TensorId,
+};
 
 /// Collects tensors, weights and ops; [`finish`](Self::finish) makes the [`Plan`].
 pub struct PlanBuilder {
@@ -121,6 +123,7 @@ impl PlanBuilder {
     /// Panics if an op reads a temporary that no earlier op of its program wrote.
     pub fn finish(mut self, target: &dyn Target) -> Plan {
         self.fuse_statistics(target);
+        self.fuse_preparation(target);
         let mut blocks = self.lifetimes();
         let scratch: Vec<usize> = self.ops.iter().map(|(_, op)| target.scratch_bytes(op, &self)).collect();
         blocks.extend(scratch.iter().enumerate().map(|(at, &bytes)| Lifetime {
@@ -175,7 +178,7 @@ impl PlanBuilder {
                 Op::Network(NetworkOp::Conv(conv)) => conv,
                 _ => continue,
             };
-            let Some(contents) = target.statistics(self.contents(input)) else {
+            let Some(contents) = target.statistics(&conv, self) else {
                 continue;
             };
             let tensor = conv.statistics.unwrap_or_else(|| self.temporary(contents));
@@ -187,6 +190,40 @@ impl PlanBuilder {
                     *statistics = Some(tensor);
                 }
             }
+        }
+    }
+
+    /// Lets every convolution whose output goes into another one, without a norm between them, leave what the target multiplies.
+    fn fuse_preparation(&mut self, target: &dyn Target) {
+        for at in 0..self.ops.len() {
+            let (program, Op::Network(NetworkOp::Conv(reader))) = self.ops[at] else {
+                continue;
+            };
+            let writes = |(p, op): &(Program, Op)| *p == program && op.operands().writes.contains(&reader.input);
+            let Some(writer_at) = self.ops[..at].iter().rposition(writes) else {
+                continue;
+            };
+            let Op::Network(NetworkOp::Conv(writer)) = self.ops[writer_at].1 else {
+                continue;
+            };
+            let (None, Some(contents)) = (reader.prepared, target.prepared(&writer, &reader, self)) else {
+                continue;
+            };
+            let leaves = writer.leaves.unwrap_or_else(|| Prepared {
+                tensor: self.temporary(contents),
+                activation: reader.activation,
+            });
+            if leaves.activation != reader.activation {
+                continue;
+            }
+            self.ops[writer_at].1 = Op::Network(NetworkOp::Conv(Conv {
+                leaves: Some(leaves),
+                ..writer
+            }));
+            self.ops[at].1 = Op::Network(NetworkOp::Conv(Conv {
+                prepared: Some(leaves.tensor),
+                ..reader
+            }));
         }
     }
 

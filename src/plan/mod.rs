@@ -11,8 +11,8 @@ mod ops;
 pub use arena::Fork;
 pub use builder::PlanBuilder;
 pub use ops::{
-    Activation, Conv, Cost, EpStart, GammaRule, LikelihoodOp, NetworkOp, Op, Operands, Packing, ProductOp, SamplerOp,
-    Sites, TurboOp,
+    Activation, Conv, Cost, EpStart, GammaRule, LikelihoodOp, NetworkOp, Op, Operands, Packing, Prepared, ProductOp,
+    SamplerOp, Sites, TurboOp,
 };
 
 /// Index of a tensor of the plan.
@@ -108,8 +108,12 @@ impl Step {
 pub trait Target {
     /// Channels that lie next to each other in a feature map: 1 is NCHW.
     fn channel_block(&self) -> usize;
-    /// What a convolution that writes such a feature map should leave behind for the norm that follows, if anything.
-    fn statistics(&self, _output: Contents) -> Option<Contents> {
+    /// What a convolution should leave behind for the norm that follows, if anything.
+    fn statistics(&self, _conv: &Conv, _plan: &PlanBuilder) -> Option<Contents> {
+        None
+    }
+    /// What a convolution should leave of its output, activated, for one that follows, if anything.
+    fn prepared(&self, _writer: &Conv, _reader: &Conv, _plan: &PlanBuilder) -> Option<Contents> {
         None
     }
     /// Whether two runs of ops that do not need each other are executed at once, and so must not share memory.

@@ -259,6 +259,8 @@ impl Forward<'_> {
             kernel,
             dilation,
             statistics: None,
+            prepared: None,
+            leaves: None,
         }));
         output
     }

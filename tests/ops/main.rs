@@ -81,13 +81,16 @@ fn convolutions_move_full_sectors_without_bank_conflicts() {
         "16 5×16→72×64×65",
         "32 1×128→128×16×16",
         "32 5×16→72×64×65",
+        "conv fp32 5×100→96×7×7",
+        "conv fp32 1×72→72×16×16",
         "conv+norm fp32 5×8→72×65×63 1 taps, dilation 1, Elu + 0",
         "conv+norm fp16 5×16→72×65×63 1 taps, dilation 1, None + 0",
     ];
     for (architecture, ptx) in [(70, PTX_SM_70), (80, PTX_SM_80)] {
         let chosen = |case: &Case| layers.iter().any(|layer| case.name.contains(layer));
         let reports = profiled(ptx, architecture, chosen);
-        for report in reports.iter().filter(|report| report.kernel.starts_with("conv")) {
+        let of_conv = |kernel: &str| kernel.starts_with("conv") || kernel.starts_with("winograd");
+        for report in reports.iter().filter(|report| of_conv(&report.kernel)) {
             let kernel = &report.kernel;
             assert_eq!(report.memory.shared_conflicts, 0, "{kernel}");
             // A pixel of eight halves is half a sector, and a shifted row may begin in the middle of one.

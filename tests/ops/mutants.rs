@@ -79,11 +79,19 @@ impl Mutant {
 const BARRIER: &str = "bar.sync \t0;";
 
 /// Edits that both architectures' PTX allows.
-const MUTANTS: [Mutant; 13] = [
+const MUTANTS: [Mutant; 17] = [
     Mutant::new("advance_step", "set_level", ", 1;", ", 0;", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv fp32 1×1→16", BARRIER, "", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv fp32 1×16→32", BARRIER, "", Which::Last),
     Mutant::new("conv_f16_64x64", "conv fp16 2×24", BARRIER, "", Which::Last),
+    // What a convolution leaves for the next one
+    Mutant::new(
+        "conv_f16_64x64",
+        "conv fp16 3×24→32×7×8",
+        "ex2.approx",
+        "lg2.approx",
+        Which::First,
+    ),
     Mutant::new(
         "conv_f32_64x64_none",
         "conv+norm fp32 5×16→16",
@@ -105,6 +113,27 @@ const MUTANTS: [Mutant; 13] = [
         "max.u32",
         Which::Last,
     ),
+    Mutant::new(
+        "winograd_input_norm_elu",
+        "conv fp32 5×100→96×7×7",
+        "setp.ne.b32",
+        "setp.eq.b32",
+        Which::First,
+    ),
+    Mutant::new(
+        "winograd_output",
+        "conv fp32 5×100→96×7×7",
+        "setp.ge.u32",
+        "setp.gt.u32",
+        Which::Last,
+    ),
+    Mutant::new(
+        "winograd_output",
+        "conv+norm fp32 2×72→72×16",
+        ", 8, 31, -1;",
+        ", 4, 31, -1;",
+        Which::First,
+    ),
     Mutant::new("transposed_times_f64_f64", "rotate_in", BARRIER, "", Which::Last),
     Mutant::new("gamma", "gamma adaptive", ", 8, 31, -1;", ", 4, 31, -1;", Which::First),
     Mutant::new("max_pool", "max_pool", ", -2;", ", -1;", Which::First),
@@ -118,14 +147,14 @@ const MUTANTS_SM_80: [Mutant; 2] = [
     Mutant::new(
         "conv_f16_64x64",
         "conv fp16 2×24",
+        "cp.async.wait_group 1;",
         "cp.async.wait_group 2;",
-        "cp.async.wait_group 3;",
         Which::First,
     ),
     Mutant::new(
         "conv_tf32_64x64",
         "conv tf32 2×24",
-        "cp.async.wait_group 2;",
+        "cp.async.wait_group 1;",
         "",
         Which::First,
     ),

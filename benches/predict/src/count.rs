@@ -12,6 +12,7 @@ use qcs::plan::{Activation, Contents, Conv, NetworkOp, Op, Plan, Program, Step};
 use qcs::prior::Prior;
 use qcs::problem::{Cells, Matrix, Problem, Spectrum};
 use qcs::{Error, ImageShape, Result};
+use qcs_kernels::network::conv::winograd::{FREQUENCIES, Tiling};
 
 use super::counts::{CountedOp, Launch};
 
@@ -120,8 +121,13 @@ fn join(whole: &Plan, executed: &Plan, counted: Vec<Vec<Launch>>) -> Result<Vec<
         };
         let cost = instruction.op.cost(whole);
         let mut launches: Vec<Launch> = launches;
-        if let (Some(last), true) = (launches.last_mut(), cost.flops > 0) {
-            last.share_operands(cost.bytes);
+        match instruction.op {
+            Op::Network(NetworkOp::Conv(conv)) if launches.len() > 2 => share_transforms(whole, &conv, &mut launches),
+            _ => {
+                if let (Some(last), true) = (launches.last_mut(), cost.flops > 0) {
+                    last.share_operands(cost.bytes + constant_bytes(whole, &instruction.op));
+                }
+            }
         }
         ops.push(CountedOp {
             name: name(whole, &instruction.op),
@@ -137,6 +143,35 @@ fn join(whole: &Plan, executed: &Plan, counted: Vec<Vec<Launch>>) -> Result<Vec<
     Ok(ops)
 }
 
+/// Bytes of the weights, or of A or U in f64: an op's cost has its tensors alone. Each of their numbers is multiplied once for every
+/// pixel, or state.
+fn constant_bytes(plan: &Plan, op: &Op) -> u64 {
+    let (times, bytes) = match op {
+        Op::Network(NetworkOp::Conv(conv)) => {
+            let (_, height, width) = plan.tensor(conv.output).contents.feature();
+            (plan.batch * height * width, 4)
+        }
+        _ => (plan.batch, 8),
+    };
+    op.cost(plan).flops / 2 / times as u64 * bytes
+}
+
+/// Winograd's algorithm, in parts of three launches: tiles share the pixels between them, the products their operands. What the
+/// output's transform touches belongs to one thread each.
+fn share_transforms(plan: &Plan, conv: &Conv, launches: &mut [Launch]) {
+    let (inputs, height, width) = plan.tensor(conv.input).contents.feature();
+    let (outputs, ..) = plan.tensor(conv.output).contents.feature();
+    let tiles = Tiling::new(height as u32, width as u32, conv.dilation as u32).per_image() as usize;
+    let parts = launches.len() / 3;
+    let of_part = |floats_per_image: usize| (4 * floats_per_image * plan.batch / parts) as u64;
+    let (transformed, sums) = (FREQUENCIES * tiles * inputs, FREQUENCIES * tiles * outputs);
+    let weights = 4 * (FREQUENCIES * inputs * outputs) as u64;
+    for part in launches.chunks_exact_mut(3) {
+        part[0].share_operands(of_part(inputs * height * width + transformed));
+        part[1].share_operands(of_part(transformed + sums) + weights);
+    }
+}
+
 /// What the launch of a convolution depends on.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Shape {
@@ -149,6 +184,8 @@ struct Shape {
     bias: bool,
     residual: bool,
     statistics: bool,
+    prepared: bool,
+    leaves: bool,
 }
 
 impl Shape {
@@ -166,6 +203,8 @@ impl Shape {
             bias: conv.bias.is_some(),
             residual: conv.residual.is_some(),
             statistics: conv.statistics.is_some(),
+            prepared: conv.prepared.is_some(),
+            leaves: conv.leaves.is_some(),
         }
     }
 }

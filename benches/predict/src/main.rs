@@ -178,6 +178,8 @@ const ASSUMPTIONS: &str = "
   1024 in TF32 (A100).
 - Instructions are PTX without register moves, parameters and widened indices. For the convolutions and products, where ptxas
   needs fewer instructions than the PTX has, those of its inner loop per multiply-add count (`kernels/RESOURCES.md`).
+- In fp32, layers with channels enough are computed by Winograd's algorithm: their rows are the 36 products, those of the transforms
+  stand apart.
 - Convolutions of one shape were counted once. The PTX of all kernels but those of the tensor cores is the same for both GPUs.
 ";
 

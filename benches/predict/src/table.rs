@@ -33,6 +33,20 @@ pub struct Predicted {
     pub rows: Vec<Row>,
 }
 
+/// The row of what a convolution launches beside its products.
+fn around_products(kernel: &str) -> Option<&'static str> {
+    [
+        ("conv_prepare", "conv_prepare: norm, ELU, rounding"),
+        ("winograd_input", "winograd_input: norm, ELU, transform"),
+        (
+            "winograd_output",
+            "winograd_output: transform, bias, residual, statistics",
+        ),
+    ]
+    .into_iter()
+    .find_map(|(prefix, row)| kernel.starts_with(prefix).then_some(row))
+}
+
 impl Row {
     pub fn bound(&self) -> &'static str {
         let largest = self.bounds.iter().max_by(|a, b| a.1.total_cmp(b.1));
@@ -48,13 +62,10 @@ impl Predicted {
     pub fn new(gpu: Gpu, precision: &'static str, ops: &[CountedOp], resources: &HashMap<String, Resources>) -> Self {
         let mut rows: Vec<Row> = Vec::new();
         for op in ops {
+            let mut flops = op.flops;
             for launch in &op.launches {
-                let rounding = launch.kernel.starts_with("conv_prepare");
-                let name = if rounding {
-                    "conv_prepare: norm, ELU, rounding"
-                } else {
-                    &op.name
-                };
+                let around = around_products(&launch.kernel);
+                let name = around.unwrap_or(&op.name);
                 let at = rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
                     rows.push(Row::new(name));
                     rows.len() - 1
@@ -73,8 +84,8 @@ impl Predicted {
                 };
                 *row.bounds.entry(bound).or_default() += predicted.seconds;
                 *row.bounds.entry("launch").or_default() += NODE;
-                if !rounding && launch.kernel == op.launches[op.launches.len() - 1].kernel {
-                    row.flops += op.flops;
+                if around.is_none() {
+                    row.flops += std::mem::take(&mut flops);
                 }
             }
         }

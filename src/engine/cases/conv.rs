@@ -6,7 +6,7 @@ use qcs_kernels::network::conv::rounding::{Rounding, round};
 use qcs_kernels::network::conv::{Layer, activate, conv};
 
 use super::values::{feature_map, normals};
-use super::{Builder, Case, each, part, relative_error};
+use super::{Builder, Case, each, part, relative_error, same_bits};
 use crate::engine::Precision;
 use crate::plan::{Activation, Contents, Conv, NetworkOp, TensorId};
 
@@ -69,6 +69,18 @@ impl Shape {
         Self { bias: false, ..self }
     }
 
+    fn map(&self, channels: usize) -> Contents {
+        Contents::Feature {
+            channels,
+            height: self.height,
+            width: self.width,
+        }
+    }
+
+    fn output(&self) -> Contents {
+        self.map(self.outputs)
+    }
+
     pub fn pixels(&self) -> usize {
         self.height * self.width
     }
@@ -123,7 +135,26 @@ fn shapes() -> Vec<Shape> {
     shapes.push(Shape::new(2, 16, 248, 71, 72).dilated(2).after(NormElu));
     // The same on 108.
     shapes.push(Shape::new(4, 8, 120, 63, 52).after(NormElu));
+    shapes.extend(winograd_shapes());
     shapes
+}
+
+/// Layers with channels enough for the GPU to compute them by Winograd's algorithm: the maps of all configurations, whole tiles
+/// and such as stand out, lattices of which the last are shorter; and one with large tiles of the products.
+fn winograd_shapes() -> Vec<Shape> {
+    use Before::{Elu, None, NormElu};
+    vec![
+        Shape::new(1, 72, 72, 28, 28).after(NormElu).plus_residual(),
+        Shape::new(2, 72, 80, 16, 16).after(NormElu),
+        Shape::new(3, 104, 100, 14, 14).after(Elu).plus_residual(),
+        Shape::new(5, 100, 96, 7, 7).after(NormElu),
+        Shape::new(1, 104, 96, 14, 14).dilated(2).after(NormElu).plus_residual(),
+        Shape::new(2, 96, 96, 14, 14).dilated(4).after(Elu).without_bias(),
+        Shape::new(1, 72, 72, 16, 16).dilated(2).after(None),
+        Shape::new(1, 72, 72, 16, 16).dilated(4).after(NormElu).plus_residual(),
+        Shape::new(1, 96, 80, 11, 64).after(NormElu).without_bias(),
+        Shape::new(4, 40, 248, 32, 32).after(Elu),
+    ]
 }
 
 /// Layers for the tensor cores.
@@ -160,6 +191,7 @@ pub fn cases() -> Vec<Case> {
     for precision in ROUNDED {
         cases.extend(tensor_shapes().into_iter().map(|s| case(s, precision)));
         cases.push(rounding_case(Shape::new(1, 64, 16, 9, 9).plus_residual(), precision));
+        cases.extend(chained_shapes().map(|(first, second)| chained_case(first, second, precision)));
     }
     cases
 }
@@ -194,6 +226,55 @@ fn case(shape: Shape, precision: Precision) -> Case {
         case.finish(move |results| {
             let rounding = precision.of_conv(shape.inputs, shape.outputs);
             Ok(relative_error(&results.of(output), &values.twin(rounding)))
+        })
+    })
+    .in_precision(precision)
+}
+
+/// A layer and one that takes its output: of whole units, which the first one prepares for the second, in both tiles; of others;
+/// and behind a norm.
+fn chained_shapes() -> [(Shape, Shape); 6] {
+    use Before::{Elu, None, NormElu};
+    let first = |images, channels, side| Shape::new(images, 24, channels, side, side + 1).plus_residual();
+    let second = |images, channels, side| Shape::new(images, channels, 16, side, side + 1);
+    [
+        (first(3, 32, 7), second(3, 32, 7).after(Elu).plus_residual()),
+        (first(2, 48, 14).after(Elu), second(2, 48, 14).dilated(2).after(None)),
+        (first(1, 20, 9), second(1, 20, 9).after(Elu)),
+        (first(2, 40, 9), second(2, 40, 9).after(Elu)),
+        (first(2, 32, 7), second(2, 32, 7).after(NormElu)),
+        (first(5, 64, 64).pointwise(), second(5, 64, 64).after(Elu).pointwise()),
+    ]
+}
+
+/// The second layer against the twin on what the first one gave, and against itself on a copy of that: where the first layer leaves
+/// its output prepared, no bit may change.
+fn chained_case(first: Shape, second: Shape, precision: Precision) -> Case {
+    let name = format!("conv {precision} {}, then {}", first.name(), second.name());
+    let bound = if second.before == Before::None { ADDITIONS } else { 1e-3 };
+    Case::new(name, bound, move |target| {
+        let mut case = Builder::new(first.images, target);
+        let between = Values::new(first).push(&mut case, "first", None);
+        let values = Values::new(second);
+        let output = values.push_on(between, &mut case, "second", None);
+        let copy = case.unset(first.output());
+        case.push(NetworkOp::ResizeAdd {
+            input: between,
+            addend: None,
+            output: copy,
+        });
+        let plain = values.push_on(copy, &mut case, "again", None);
+        case.finish(move |results| {
+            let (output, plain): (Vec<f32>, Vec<f32>) = (results.of(output), results.of(plain));
+            if !same_bits(&output, &plain) {
+                return Err("what the first layer leaves is not what the second one would prepare".into());
+            }
+            let values = Values {
+                input: results.of(between),
+                ..values.clone()
+            };
+            let rounding = precision.of_conv(second.inputs, second.outputs);
+            Ok(relative_error(&output, &values.twin(rounding)))
         })
     })
     .in_precision(precision)
@@ -287,20 +368,14 @@ impl Values {
 
     /// Pushes the layer and gives its output.
     pub fn push(&self, case: &mut Builder<'_>, name: &str, statistics: Option<TensorId>) -> TensorId {
-        let Shape {
-            inputs,
-            outputs,
-            height,
-            width,
-            ..
-        } = self.shape;
-        let feature = |channels| Contents::Feature {
-            channels,
-            height,
-            width,
-        };
+        let input = case.tensor(self.shape.map(self.shape.inputs), &self.input);
+        self.push_on(input, case, name, statistics)
+    }
+
+    /// The same on another input.
+    fn push_on(&self, input: TensorId, case: &mut Builder<'_>, name: &str, statistics: Option<TensorId>) -> TensorId {
+        let Shape { inputs, outputs, .. } = self.shape;
         let kernel = if self.shape.taps == 9 { 3 } else { 1 };
-        let input = case.tensor(feature(inputs), &self.input);
         let activation = match self.shape.before {
             Before::None => Activation::None,
             Before::Elu => Activation::Elu,
@@ -318,8 +393,8 @@ impl Values {
         let residual = self
             .shape
             .residual
-            .then(|| case.tensor(feature(outputs), &self.residual));
-        let output = case.unset(feature(outputs));
+            .then(|| case.tensor(self.shape.output(), &self.residual));
+        let output = case.unset(self.shape.output());
         case.push(NetworkOp::Conv(Conv {
             input,
             activation,
@@ -330,6 +405,8 @@ impl Values {
             kernel,
             dilation: self.shape.dilation,
             statistics,
+            prepared: None,
+            leaves: None,
         }));
         output
     }

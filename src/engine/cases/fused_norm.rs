@@ -29,6 +29,11 @@ fn shapes() -> Vec<Shape> {
         Shape::new(5, 8, 72, 65, 63).pointwise().plus_residual(),
         Shape::new(5, 8, 72, 65, 63).after(Elu).pointwise(),
         Shape::new(5, 8, 72, 65, 63).after(NormElu).pointwise(),
+        // By Winograd's algorithm
+        Shape::new(2, 72, 72, 16, 16).after(NormElu).plus_residual(),
+        Shape::new(1, 72, 80, 16, 16).dilated(2),
+        Shape::new(1, 80, 72, 16, 16).dilated(4).without_bias().plus_residual(),
+        Shape::new(2, 88, 88, 20, 32).dilated(2).after(Elu),
     ]
 }
 

@@ -83,3 +83,63 @@ impl<'a> LaidOut<'a> {
         calls
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Activation, Contents, Conv, NetworkOp, PlanBuilder};
+
+    /// The n-th word of eight bytes of an argument: an address.
+    fn address(call: &Call, n: usize) -> u64 {
+        u64::from_le_bytes(call.argument[8 * n..][..8].try_into().unwrap())
+    }
+
+    #[test]
+    fn a_batch_that_is_computed_in_parts_takes_each_image_from_its_place() {
+        const CHANNELS: usize = 128;
+        const SIDE: usize = 32;
+        let target = target(Precision::Fp32);
+        let mut plan = PlanBuilder::new(100, &*target);
+        plan.begin(Program::Step);
+        let map = Contents::Feature {
+            channels: CHANNELS,
+            height: SIDE,
+            width: SIDE,
+        };
+        let [input, residual, output] = [map; 3].map(|contents| plan.persistent(contents));
+        let activation = Activation::NormElu(plan.persistent(Contents::F32(2 * CHANNELS)));
+        let statistics = Some(plan.persistent(Contents::F32(CHANNELS * SIDE * SIDE / 8)));
+        let weight = plan.param("weight".into(), &[CHANNELS, CHANNELS, 3, 3]);
+        plan.push(NetworkOp::Conv(Conv {
+            input,
+            activation,
+            weight,
+            bias: None,
+            residual: Some(residual),
+            output,
+            kernel: 3,
+            dilation: 1,
+            statistics,
+            prepared: None,
+            leaves: None,
+        }));
+        let plan = plan.finish(&*target);
+        let scratch = plan.program(Program::Step)[0].scratch.clone();
+        assert!(scratch.len() <= 128 << 20, "{}", scratch.len());
+        let calls = LaidOut::new(&plan, Constants::default(), Precision::Fp32).calls(Program::Step, 1 << 40);
+        let [first, second] = [&calls[..3], &calls[3..6]];
+        let kernels: Vec<&str> = calls.iter().map(|call| call.kernel).collect();
+        let of_part = ["winograd_input_norm_elu", "conv_f32_128x128_none", "winograd_output"];
+        assert_eq!(kernels, [&of_part[..], &of_part[..], &["advance_step"]].concat());
+        // Fifty images at a time: how far the second part's arrays are behind those of the first.
+        let map = (4 * 50 * CHANNELS * SIDE * SIDE) as u64;
+        let coefficients = (4 * 50 * 2 * CHANNELS) as u64;
+        let behind = |call: usize, n: usize| address(&second[call], n) - address(&first[call], n);
+        assert_eq!([0, 1, 2].map(|n| behind(0, n)), [map, coefficients, 0]);
+        assert_eq!([0, 1, 2, 3, 4].map(|n| behind(2, n)), [0, 0, map, map, map / 8]);
+        // The scratch memory holds the transformed inputs, then the sums.
+        let (transformed, sums) = (address(&first[0], 2), address(&first[2], 0));
+        assert_eq!(transformed, (1 << 40) + scratch.start as u64);
+        assert_eq!(sums - transformed, scratch.len() as u64 / 2);
+    }
+}

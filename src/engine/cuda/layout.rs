@@ -3,18 +3,15 @@
 use std::collections::HashMap;
 
 use bytemuck::cast_slice;
-use qcs_kernels::network::conv::prepare::prepared_words;
-use qcs_kernels::network::conv::rounding::Rounding;
-use qcs_kernels::network::conv::tensor::packed_tensor_words;
-use qcs_kernels::network::conv::{pack_weights, packed_len, tensor::pack_tensor_weights};
 use qcs_kernels::network::padded;
 use qcs_kernels::sampler::StateKey;
 use qcs_kernels::sampler::step::StepRecord;
 
+use super::algorithm::{Algorithm, Layer};
 use super::blas::{WORKSPACE_ALIGNMENT, WORKSPACE_BYTES};
 use crate::Result;
 use crate::engine::{Constants, Precision, State, step_record};
-use crate::plan::{ALIGNMENT, Contents, Conv, NetworkOp, Op, Packing, ParamId, Plan, TensorId};
+use crate::plan::{ALIGNMENT, Conv, NetworkOp, Op, Packing, ParamId, Plan};
 use crate::problem::{Problem, Spectrum, Values};
 
 /// Copies bytes to an offset of the allocation.
@@ -57,7 +54,7 @@ impl Layout {
         };
         let bytes = |(id, packing): &(ParamId, Packing)| {
             4 * match packing {
-                Packing::Conv(conv) => packed_words(plan, conv, precision),
+                Packing::Conv(conv) => layer(plan, conv).packed_words(precision),
                 Packing::Channels => padded(plan.param(*id).shape[0]),
             }
         };
@@ -120,7 +117,7 @@ impl Layout {
             let offset = self.param(id);
             match packing {
                 Packing::Conv(conv) => {
-                    write(offset, cast_slice(&pack(plan, &conv, precision, weight(id))))?;
+                    write(offset, cast_slice(&layer(plan, &conv).pack(precision, weight(id))))?;
                 }
                 Packing::Channels => {
                     let mut values = weight(id).to_vec();
@@ -180,55 +177,19 @@ impl Layout {
     }
 }
 
-/// The precision that the tensor cores compute a convolution in; `None` is fp32 on the ordinary ones.
-pub fn rounding(precision: Precision, conv: &Conv, contents: impl Fn(TensorId) -> Contents) -> Option<Rounding> {
-    let channels = |id| contents(id).feature().0;
-    precision.of_conv(channels(conv.input), channels(conv.output))
+fn layer(plan: &Plan, conv: &Conv) -> Layer {
+    Layer::of(conv, |id| plan.tensor(id).contents)
 }
 
 /// Bytes of the largest map that a convolution's input becomes for the tensor cores.
 pub fn largest_prepared(plan: &Plan, precision: Precision) -> usize {
-    let convs = plan.instructions().filter_map(|instruction| match instruction.op {
-        Op::Network(NetworkOp::Conv(conv)) => Some(conv),
+    let layers = plan.instructions().filter_map(|instruction| match &instruction.op {
+        Op::Network(NetworkOp::Conv(conv)) => Some(layer(plan, conv)),
         _ => None,
     });
-    let bytes = |conv: Conv| {
-        let contents = |id| plan.tensor(id).contents;
-        let (channels, height, width) = contents(conv.input).feature();
-        let rounding = rounding(precision, &conv, contents)?;
-        Some(4 * prepared_words(rounding, plan.batch, channels, height * width))
-    };
-    convs.filter_map(bytes).max().unwrap_or(0)
-}
-
-/// Outputs, inputs and taps of a convolution's weight.
-fn dims(plan: &Plan, conv: &Conv) -> (usize, usize, usize) {
-    let shape = &plan.params()[conv.weight.0 as usize].shape;
-    (shape[0], shape[1], conv.kernel * conv.kernel)
-}
-
-fn packed_words(plan: &Plan, conv: &Conv, precision: Precision) -> usize {
-    let (outputs, inputs, taps) = dims(plan, conv);
-    match rounding(precision, conv, |id| plan.tensor(id).contents) {
-        None => packed_len(outputs, inputs, taps),
-        Some(rounding) => packed_tensor_words(rounding, outputs, inputs, taps),
-    }
-}
-
-/// A weight as its kernel reads it, in words of four bytes.
-fn pack(plan: &Plan, conv: &Conv, precision: Precision, weight: &[f32]) -> Vec<u32> {
-    let (outputs, inputs, taps) = dims(plan, conv);
-    let words = packed_words(plan, conv, precision);
-    match rounding(precision, conv, |id| plan.tensor(id).contents) {
-        None => {
-            let mut packed = vec![0.0; words];
-            pack_weights(weight, outputs, inputs, taps, &mut packed);
-            packed.into_iter().map(f32::to_bits).collect()
-        }
-        Some(rounding) => {
-            let mut packed = vec![0; words];
-            pack_tensor_weights(rounding, weight, outputs, inputs, taps, &mut packed);
-            packed
-        }
-    }
+    layers
+        .filter(|layer| matches!(layer.algorithm(precision), Algorithm::Tensor(_)))
+        .map(|layer| layer.scratch_bytes(precision, plan.batch))
+        .max()
+        .unwrap_or(0)
 }

@@ -3,6 +3,7 @@
 //! The driver is looked for at run time: nothing here is needed to build qcs or to run it on a CPU. This is the only place
 //! that knows of CUDA.
 
+mod algorithm;
 // Public for `tests/cuda_libraries.rs` alone, which calls each function of the libraries by itself.
 #[doc(hidden)]
 pub mod blas;
@@ -28,16 +29,15 @@ use std::time::Instant;
 
 use qcs_kernels::launch::BLOCK;
 use qcs_kernels::likelihood::ep_moments::partial_sums;
-use qcs_kernels::network::conv::prepare::prepared_words;
-use qcs_kernels::network::conv::statistics::{statistics_len, statistics_pay};
 
 use super::{Constants, Engine, Precision, Products, Session};
-use crate::plan::{Contents, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, SamplerOp, Target};
+use crate::plan::{Activation, Contents, Conv, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, SamplerOp, Target};
 use crate::problem::{Matrix, Problem, Spectrum};
 use crate::{Error, Result};
+use algorithm::Layer;
 use blas::{Blas, Shape};
 pub use driver::{Device, KernelResources, Properties, count, driver_is_installed};
-use layout::{Layout, rounding};
+use layout::Layout;
 use solver::{Factorisation, Solver};
 
 /// The fastest precision that keeps the quality of reconstructions. Every GPU that the kernels are compiled for multiplies
@@ -294,7 +294,7 @@ impl Engine for CudaEngine {
     }
 }
 
-/// Blocks of eight channels, 32 bytes; scratch for rounded inputs of the tensor cores, for sums over blocks of cells, for
+/// Blocks of eight channels, 32 bytes; scratch for rounded inputs of the tensor cores, for Winograd's transforms, for sums over blocks of cells, for
 /// the proposals of a Langevin step.
 struct CudaTarget {
     precision: Precision,
@@ -305,10 +305,16 @@ impl Target for CudaTarget {
         BLOCK
     }
 
-    fn statistics(&self, output: Contents) -> Option<Contents> {
-        let (channels, height, width) = output.feature();
-        let (blocks, pixels) = (channels.div_ceil(BLOCK) as u32, (height * width) as u32);
-        statistics_pay(pixels).then(|| Contents::F32(statistics_len(1, blocks, pixels)))
+    fn statistics(&self, conv: &Conv, plan: &PlanBuilder) -> Option<Contents> {
+        Layer::of(conv, |id| plan.contents(id)).statistics(self.precision)
+    }
+
+    fn prepared(&self, writer: &Conv, reader: &Conv, plan: &PlanBuilder) -> Option<Contents> {
+        let of = |conv: &Conv| Layer::of(conv, |id| plan.contents(id));
+        match reader.activation {
+            Activation::NormElu(_) => None,
+            Activation::None | Activation::Elu => of(writer).prepared(&of(reader), self.precision),
+        }
     }
 
     /// A graph has a branch for the likelihood beside the network, whose layers leave multiprocessors idle.
@@ -319,11 +325,9 @@ impl Target for CudaTarget {
     fn scratch_bytes(&self, op: &Op, plan: &PlanBuilder) -> usize {
         let batch = plan.batch();
         match *op {
+            Op::Network(NetworkOp::Conv(conv)) if conv.prepared.is_some() => 0,
             Op::Network(NetworkOp::Conv(conv)) => {
-                rounding(self.precision, &conv, |id| plan.contents(id)).map_or(0, |rounding| {
-                    let (channels, height, width) = plan.contents(conv.input).feature();
-                    4 * prepared_words(rounding, batch, channels, height * width)
-                })
+                Layer::of(&conv, |id| plan.contents(id)).scratch_bytes(self.precision, batch)
             }
             Op::Likelihood(LikelihoodOp::EpMoments { z, .. }) => {
                 let measurements = plan.contents(z).bytes(1) / 8;

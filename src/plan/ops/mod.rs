@@ -7,7 +7,7 @@ mod sampler;
 mod turbo;
 
 pub use likelihood::{EpStart, LikelihoodOp};
-pub use network::{Activation, Conv, NetworkOp};
+pub use network::{Activation, Conv, NetworkOp, Prepared};
 pub use product::ProductOp;
 pub use sampler::{GammaRule, SamplerOp};
 pub use turbo::{Sites, TurboOp};

@@ -26,6 +26,18 @@ pub struct Conv {
     pub dilation: usize,
     /// Statistics of the output for the norm that follows, where the target has a use for them.
     pub statistics: Option<TensorId>,
+    /// The activated input as the target multiplies it, where the convolution before left it; then `input` is not read.
+    pub prepared: Option<TensorId>,
+    /// The same of the output, for a convolution that follows.
+    pub leaves: Option<Prepared>,
+}
+
+/// A feature map as the target multiplies it, activated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    pub tensor: TensorId,
+    /// [`Activation::None`] or [`Activation::Elu`]
+    pub activation: Activation,
 }
 
 /// An op of the network.
@@ -98,10 +110,11 @@ impl NetworkOp {
                     Activation::NormElu(coefficients) => Some(coefficients),
                     Activation::None | Activation::Elu => None,
                 };
-                let reads = [Some(c.input), norm, c.residual];
+                let reads = [Some(c.prepared.unwrap_or(c.input)), norm, c.residual];
+                let prepared = c.leaves.map(|prepared| prepared.tensor);
                 Operands::new(
                     reads.into_iter().flatten(),
-                    [Some(c.output), c.statistics].into_iter().flatten(),
+                    [Some(c.output), c.statistics, prepared].into_iter().flatten(),
                 )
             }
             Self::NormCoefficients {

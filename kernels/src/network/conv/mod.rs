@@ -13,6 +13,7 @@ pub mod statistics;
 pub mod tensor;
 #[cfg(target_arch = "nvptx64")]
 mod tensor_kernels;
+pub mod winograd;
 
 use self::statistics::{rows_per_image, statistics_len};
 use super::padded;
@@ -27,7 +28,7 @@ pub struct ConvArgs {
     pub input: Global<f32>,
     /// Scales and shifts of the input, `[images, 2, 8·in_blocks]`, or none
     pub coefficients: Global<f32>,
-    /// As [`pack_weights`] gives them
+    /// As [`pack_weights`] gives them, or of each image its own, one after the other
     pub weights: Global<f32>,
     /// `[8·out_blocks]`, or none
     pub bias: Global<f32>,
@@ -55,8 +56,8 @@ pub struct ConvArgs {
     pub elu: u32,
     /// Of the GPU: they decide which tile is faster.
     pub multiprocessors: u32,
-    /// Nothing.
-    pub unused: u32,
+    /// Floats from the weights of an image to those of the next, without statistics; 0 if all images share them.
+    pub weights_per_image: u32,
 }
 
 /// The pixels and output channels that one block of threads computes, and its threads.
@@ -137,9 +138,15 @@ impl ConvArgs {
         statistics_len(self.images, self.out_blocks, self.height * self.width)
     }
 
+    /// Rows of the product from one image to the next: whole tiles of so many pixels, where images have their own weights.
     #[inline(always)]
-    fn rows_per_image(&self) -> u32 {
-        rows_per_image(self.height * self.width, self.statistics)
+    fn rows_per_image(&self, tile_pixels: u32) -> u32 {
+        let pixels = self.height * self.width;
+        if self.weights_per_image != 0 {
+            pixels.next_multiple_of(tile_pixels)
+        } else {
+            rows_per_image(pixels, self.statistics)
+        }
     }
 
     /// Every output is summed in the same order by every tile, so the choice does not change any bit.
@@ -157,7 +164,7 @@ impl ConvArgs {
     fn grid(&self, tile: Tile) -> [u32; 2] {
         let outputs = self.out_blocks * BLOCK as u32;
         [
-            (self.images * self.rows_per_image()).div_ceil(tile.pixels),
+            (self.images * self.rows_per_image(tile.pixels)).div_ceil(tile.pixels),
             outputs.div_ceil(tile.outputs),
         ]
     }
@@ -304,7 +311,7 @@ mod tests {
             dilation: 1,
             elu: 0,
             multiprocessors,
-            unused: 0,
+            weights_per_image: 0,
         }
     }
 
@@ -316,6 +323,7 @@ mod tests {
             residual: Global::NONE,
             output: Global::NONE,
             statistics: Global::NONE,
+            prepared: Global::NONE,
             images: layer.images,
             units: layer.in_blocks / 2,
             out_blocks: layer.out_blocks,
@@ -325,7 +333,7 @@ mod tests {
             dilation: 1,
             precision: rounding::Rounding::F16.code(),
             multiprocessors: layer.multiprocessors,
-            unused: 0,
+            prepared_elu: 0,
         };
         args.kernel()
     }

@@ -2,7 +2,8 @@
 //!
 //! The same product of matrices as in fp32, cut along its depth into *units*: one tap of as many channels as a matrix
 //! instruction takes, 16 in half precision or 8 in TF32. A unit is two *planes* of 16 bytes per pixel or output, and a
-//! plane is what eight rows of a matrix fragment are read from without a bank conflict, in one piece.
+//! plane is what eight rows of a matrix fragment are read from without a bank conflict, in one piece. From barrier to barrier the
+//! kernels compute [`ROUND`] units: with one of them, waiting takes as long as the products.
 
 use super::rounding::Rounding;
 use super::statistics::{rows_per_image, statistics_len};
@@ -10,16 +11,20 @@ use super::{MOST_IN_BLOCKS, StepCost, padded};
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
 
+/// Units from barrier to barrier.
+pub(super) const ROUND: u32 = 2;
+
 /// Pixels and outputs of the large tile and of the small one, for layers that would not give every multiprocessor a large
 /// one. A block has two threads per pixel.
 const LARGE: u32 = 128;
 const SMALL: u32 = 64;
+/// Of a round.
 const LARGE_COST: StepCost = StepCost {
-    cycles: 740,
+    cycles: 1480,
     resident: 2,
 };
 const SMALL_COST: StepCost = StepCost {
-    cycles: 250,
+    cycles: 500,
     resident: 4,
 };
 
@@ -39,6 +44,9 @@ pub struct TensorConvArgs {
     pub output: Global<f32>,
     /// [`TensorConvArgs::statistics_len`] floats of [`statistics`](super::statistics) of the output, or none
     pub statistics: Global<f32>,
+    /// The output as [`ConvPrepareArgs`](super::prepare::ConvPrepareArgs) would give it to the convolution that follows, or none;
+    /// only for whole units of outputs
+    pub prepared: Global<f32>,
     /// Images of the batch.
     pub images: u32,
     /// Units of input channels.
@@ -57,11 +65,15 @@ pub struct TensorConvArgs {
     pub precision: u32,
     /// Of the GPU: they decide which tile is faster.
     pub multiprocessors: u32,
-    /// Nothing.
-    pub unused: u32,
+    /// 1 if the prepared output passes ELU.
+    pub prepared_elu: u32,
 }
 
 impl TensorConvArgs {
+    /// Units behind the last one that the kernels load, and multiply with zeros or not at all: those that fill the last round, and
+    /// a round more.
+    pub(super) const UNITS_BEHIND: u32 = 2 * ROUND - 1;
+
     /// Floats of the output's statistics.
     pub const fn statistics_len(&self) -> usize {
         statistics_len(self.images, self.out_blocks, self.height * self.width)
@@ -111,9 +123,9 @@ unsafe impl Arguments for TensorConvArgs {
     }
 }
 
-/// Words of four bytes of packed weights.
+/// Words of four bytes of packed weights, with zeros for the units behind the last one.
 pub const fn packed_tensor_words(precision: Rounding, outputs: usize, inputs: usize, taps: usize) -> usize {
-    precision.units(inputs) * taps * padded(outputs) * 8
+    (precision.units(inputs) * taps + TensorConvArgs::UNITS_BEHIND as usize) * padded(outputs) * 8
 }
 
 /// Weights `[outputs, inputs, taps]` as `[unit][tap][plane][outputs padded][16 bytes]`, rounded; zeros where a channel is

@@ -1,9 +1,14 @@
 //! The score network.
 
 use qcs_kernels::global::Global;
+use qcs_kernels::launch::BLOCK;
 use qcs_kernels::network::conv::ConvArgs;
 use qcs_kernels::network::conv::prepare::ConvPrepareArgs;
+use qcs_kernels::network::conv::rounding::Rounding;
 use qcs_kernels::network::conv::tensor::TensorConvArgs;
+use qcs_kernels::network::conv::winograd::input::WinogradInputArgs;
+use qcs_kernels::network::conv::winograd::output::WinogradOutputArgs;
+use qcs_kernels::network::conv::winograd::{Product, Tiling, transformed_len};
 use qcs_kernels::network::elu::EluArgs;
 use qcs_kernels::network::load_image::LoadImageArgs;
 use qcs_kernels::network::max_pool::MaxPoolArgs;
@@ -13,7 +18,7 @@ use qcs_kernels::network::resize_add::ResizeAddArgs;
 use qcs_kernels::network::store_score::StoreScoreArgs;
 
 use super::{Call, Caller};
-use crate::engine::cuda::layout::rounding;
+use crate::engine::cuda::algorithm::{Algorithm, Layer};
 use crate::plan::{Activation, Conv, NetworkOp};
 
 impl Caller<'_> {
@@ -136,67 +141,130 @@ impl Caller<'_> {
 
     fn conv(&self, conv: &Conv, scratch: usize) -> Vec<Call> {
         let (inputs, height, width) = self.feature(conv.input);
-        let taps = (conv.kernel * conv.kernel) as u32;
         let (elu, coefficients) = match conv.activation {
             Activation::None => (0, Global::NONE),
             Activation::Elu => (1, Global::NONE),
             Activation::NormElu(coefficients) => (1, self.tensor(coefficients)),
         };
-        let weights = self.at(self.layout.param(conv.weight));
-        let bias = conv.bias.map_or(Global::NONE, |bias| self.vector(bias));
-        let residual = self.tensor_or_none(conv.residual);
-        let statistics = self.tensor_or_none(conv.statistics);
-        let Some(rounding) = rounding(self.precision, conv, |id| self.plan.tensor(id).contents) else {
-            return vec![Call::of(&ConvArgs {
-                input: self.tensor(conv.input),
-                coefficients,
-                weights,
-                bias,
-                residual,
-                output: self.tensor(conv.output),
-                statistics,
-                images: self.batch(),
-                in_blocks: self.blocks(conv.input),
-                out_blocks: self.blocks(conv.output),
-                height,
-                width,
-                taps,
-                dilation: conv.dilation as u32,
-                elu,
-                multiprocessors: self.multiprocessors,
-                unused: 0,
-            })];
-        };
-        let prepared = self.at(scratch);
-        let prepare = ConvPrepareArgs {
+        let direct = ConvArgs {
             input: self.tensor(conv.input),
             coefficients,
-            output: prepared,
+            weights: self.at(self.layout.param(conv.weight)),
+            bias: conv.bias.map_or(Global::NONE, |bias| self.vector(bias)),
+            residual: self.tensor_or_none(conv.residual),
+            output: self.tensor(conv.output),
+            statistics: self.tensor_or_none(conv.statistics),
             images: self.batch(),
             in_blocks: self.blocks(conv.input),
-            pixels: height * width,
+            out_blocks: self.blocks(conv.output),
+            height,
+            width,
+            taps: (conv.kernel * conv.kernel) as u32,
+            dilation: conv.dilation as u32,
             elu,
+            multiprocessors: self.multiprocessors,
+            weights_per_image: 0,
+        };
+        match Layer::of(conv, |id| self.plan.tensor(id).contents).algorithm(self.precision) {
+            Algorithm::Direct => vec![Call::of(&direct)],
+            Algorithm::Winograd(tiling) => self.winograd(&direct, tiling, scratch),
+            Algorithm::Tensor(rounding) => self.on_tensor_cores(conv, &direct, inputs as usize, rounding, scratch),
+        }
+    }
+
+    /// The convolution in three launches, for as many images at a time as the scratch memory has room for.
+    fn winograd(&self, conv: &ConvArgs, tiling: Tiling, scratch: usize) -> Vec<Call> {
+        let &ConvArgs {
+            in_blocks, out_blocks, ..
+        } = conv;
+        let at_a_time = tiling.images_at_a_time(conv.images, in_blocks, out_blocks);
+        let part = |first: u32| {
+            let images = at_a_time.min(conv.images - first);
+            // Of an array with so many elements for each image.
+            let from = |array: Global<f32>, per_image: usize| match array.is_some() {
+                true => array.from(first as usize * per_image),
+                false => array,
+            };
+            let map = |blocks: u32| (blocks * conv.height * conv.width) as usize * BLOCK;
+            let transformed: Global<f32> = self.at(scratch);
+            let sums = transformed.from(transformed_len(&tiling, images, in_blocks));
+            let input = WinogradInputArgs {
+                input: from(conv.input, map(in_blocks)),
+                coefficients: from(conv.coefficients, 2 * in_blocks as usize * BLOCK),
+                output: transformed,
+                images,
+                in_blocks,
+                elu: conv.elu,
+                tiling,
+            };
+            let product = Product {
+                transformed,
+                weights: conv.weights,
+                sums,
+                tiles: images * tiling.per_image(),
+                in_blocks,
+                out_blocks,
+                multiprocessors: conv.multiprocessors,
+            };
+            let output = WinogradOutputArgs {
+                sums,
+                bias: conv.bias,
+                residual: from(conv.residual, map(out_blocks)),
+                output: from(conv.output, map(out_blocks)),
+                statistics: from(conv.statistics, conv.statistics_len() / conv.images as usize),
+                images,
+                out_blocks,
+                unused: 0,
+                tiling,
+            };
+            [Call::of(&input), Call::of(&product.args()), Call::of(&output)]
+        };
+        (0..conv.images).step_by(at_a_time as usize).flat_map(part).collect()
+    }
+
+    /// The convolution in two launches, of which the first activates and rounds; or in one, where the convolution before has done so.
+    fn on_tensor_cores(
+        &self,
+        op: &Conv,
+        conv: &ConvArgs,
+        inputs: usize,
+        rounding: Rounding,
+        scratch: usize,
+    ) -> Vec<Call> {
+        let prepared = op.prepared.map_or(self.at(scratch), |tensor| self.tensor(tensor));
+        let prepare = ConvPrepareArgs {
+            input: conv.input,
+            coefficients: conv.coefficients,
+            output: prepared,
+            images: conv.images,
+            in_blocks: conv.in_blocks,
+            pixels: conv.height * conv.width,
+            elu: conv.elu,
             precision: rounding.code(),
             unused: 0,
         };
         let product = TensorConvArgs {
             input: prepared,
-            weights,
-            bias,
-            residual,
-            output: self.tensor(conv.output),
-            statistics,
-            images: self.batch(),
-            units: rounding.units(inputs as usize) as u32,
-            out_blocks: self.blocks(conv.output),
-            height,
-            width,
-            taps,
-            dilation: conv.dilation as u32,
+            weights: conv.weights,
+            bias: conv.bias,
+            residual: conv.residual,
+            output: conv.output,
+            statistics: conv.statistics,
+            prepared: self.tensor_or_none(op.leaves.map(|prepared| prepared.tensor)),
+            images: conv.images,
+            units: rounding.units(inputs) as u32,
+            out_blocks: conv.out_blocks,
+            height: conv.height,
+            width: conv.width,
+            taps: conv.taps,
+            dilation: conv.dilation,
             precision: rounding.code(),
-            multiprocessors: self.multiprocessors,
-            unused: 0,
+            multiprocessors: conv.multiprocessors,
+            prepared_elu: u32::from(op.leaves.is_some_and(|prepared| prepared.activation == Activation::Elu)),
         };
-        vec![Call::of(&prepare), Call::of(&product)]
+        match op.prepared {
+            Some(_) => vec![Call::of(&product)],
+            None => vec![Call::of(&prepare), Call::of(&product)],
+        }
     }
 }

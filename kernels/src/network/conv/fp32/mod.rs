@@ -87,9 +87,11 @@ impl<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, 
         let (channel, column) = (thread() / quads, block_y() * OUTPUTS + thread() % quads * 4);
         // Columns past the end get weights that are there; their sums are not stored.
         let column = if column < wide { column } else { column % DEPTH };
+        // SAFETY: an image has pixels. Where it has weights of its own, its tiles are its own as well.
+        let (image, _) = unsafe { divide(block() * PIXELS, self.args.rows_per_image(PIXELS)) };
         Step {
             entry: self.shared.at(2 * Self::BUFFER),
-            weights: channel * wide + column,
+            weights: image * self.args.weights_per_image + channel * wide + column,
             what: 0,
         }
     }
@@ -125,7 +127,7 @@ impl<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, 
                 place.store2_u32([block() * PIXELS, block_y() * OUTPUTS]);
                 place
                     .at(8)
-                    .store2_u32([args.rows_per_image(), args.height * args.width]);
+                    .store2_u32([args.rows_per_image(PIXELS), args.height * args.width]);
             }
         }
     }
@@ -150,7 +152,7 @@ impl<'a, const PIXELS: u32, const OUTPUTS: u32, const P: usize, const O: usize, 
         let pixel = block() * PIXELS + in_tile;
         // SAFETY: an image has pixels, and columns.
         let (image, of_image, y, x) = unsafe {
-            let (image, of_image) = divide(pixel, args.rows_per_image());
+            let (image, of_image) = divide(pixel, args.rows_per_image(PIXELS));
             let (y, x) = divide(of_image, args.width);
             (image, of_image, y as i32, x as i32)
         };

@@ -8,12 +8,14 @@ mod ampere;
 #[cfg(not(target_feature = "sm_80"))]
 mod volta;
 
+use super::rounding::{Rounding, tf32};
 use super::statistics::Strip;
-use super::tensor::TensorConvArgs;
+use super::tensor::{ROUND, TensorConvArgs};
 use crate::device::{
-    Shared, WARP, barrier, block, block_threads, block_y, divide, launch_bounds, shared_memory, thread,
+    Shared, WARP, barrier, block, block_threads, block_y, divide, half_pair, launch_bounds, shared_memory, thread,
 };
 use crate::launch::BLOCK;
+use crate::network::elu::elu;
 
 /// Bytes of 16 per row: a row of a plane.
 const ROW: u32 = 16;
@@ -109,20 +111,22 @@ fn offset(tap: u32, args: &TensorConvArgs) -> (i32, i32) {
     ((row as i32 - 1) * dilation, ((tap - 3 * row) as i32 - 1) * dilation)
 }
 
-/// Fills the table of units: how far the input is from the centre tap of the first unit, in bytes, and the bit of its tap.
+/// Fills the table of units: how far the input is from the centre tap of the first unit, in bytes, and the bit of its tap; 0
+/// for what follows the last one.
 #[inline(always)]
 unsafe fn fill_table<const PIXEL: u32>(args: &TensorConvArgs, table: Shared) {
-    let pixels = args.height * args.width;
+    let (pixels, units) = (args.height * args.width, args.units * args.taps);
     let mut unit = thread();
-    while unit < args.units * args.taps {
+    while unit < units + TensorConvArgs::UNITS_BEHIND {
         // SAFETY: a kernel has taps, and the table an entry for each unit.
         unsafe {
             let (channels, tap) = divide(unit, args.taps);
             let (dy, dx) = offset(tap, args);
             let shift = (dy * args.width as i32 + dx) * PIXEL as i32;
+            let bit = if unit < units { 1 << tap } else { 0 };
             table
                 .at(unit * 8)
-                .store2_u32([(shift as u32).wrapping_add(channels * pixels * 2 * ROW), 1 << tap]);
+                .store2_u32([(shift as u32).wrapping_add(channels * pixels * 2 * ROW), bit]);
         }
         unit += block_threads();
     }
@@ -151,7 +155,28 @@ unsafe fn finish_pair(args: &TensorConvArgs, row: u32, column: u32, sums: [f32; 
             (a, b) = (a + c, b + d);
         }
         args.output.store2(at, [a, b]);
+        if args.prepared.is_some() {
+            store_prepared(args, at, [a, b]);
+        }
         [a, b]
+    }
+}
+
+/// Stores two outputs at an even place of the map as the next convolution takes them.
+#[inline(always)]
+unsafe fn store_prepared(args: &TensorConvArgs, at: usize, values: [f32; 2]) {
+    let [a, b] = if args.prepared_elu != 0 {
+        values.map(elu)
+    } else {
+        values
+    };
+    // SAFETY: a prepared map has a word for two halves, or for one TF32 number.
+    unsafe {
+        if args.precision == Rounding::F16.code() {
+            args.prepared.store(at / 2, f32::from_bits(half_pair(a, b)));
+        } else {
+            args.prepared.store2(at, [tf32(a), tf32(b)]);
+        }
     }
 }
 

@@ -5,9 +5,9 @@ use super::*;
 use crate::device::multiply_8x8x4;
 use crate::global::Global;
 
-// Two stages, and a table of up to 64 · 9 units and one more.
-shared_memory!(large, "QCS_CONV_TENSOR_128", 21520);
-shared_memory!(small, "QCS_CONV_TENSOR_64", 13328);
+// Two rounds of two units, and a table of up to 64 · 9 units and three more.
+shared_memory!(large, "QCS_CONV_TENSOR_128", 38432);
+shared_memory!(small, "QCS_CONV_TENSOR_64", 22048);
 
 /// 16 bytes of input and of weights on their way.
 #[derive(Clone, Copy)]
@@ -82,9 +82,10 @@ impl Lane {
 /// `M` times 16 pixels are a warp's.
 #[inline(always)]
 unsafe fn conv<const TILE: u32, const M: usize>(args: &TensorConvArgs, stages: Shared) {
-    // SAFETY: all threads take every barrier, and a stage is filled while the other one is read.
+    // SAFETY: all threads take every barrier, and the stages of a round are filled while those of the other one are read.
     unsafe {
-        let table = stages.at(2 * stage(TILE));
+        let round = ROUND * stage(TILE);
+        let table = stages.at(2 * round);
         let source = Source::new::<16, TILE>(args);
         fill_table::<16>(args, table);
         barrier();
@@ -93,29 +94,34 @@ unsafe fn conv<const TILE: u32, const M: usize>(args: &TensorConvArgs, stages: S
         let input_row = (first_pixel + lane.input_row) * ROW;
         let weights_row = operand(TILE) + (first_output + lane.weights_row) * ROW;
         let mut sums = [[[0.0; 8]; 2]; M];
-        store(&source, stages, load(args, &source, table, 0));
+        for of_round in 0..ROUND {
+            let operands = load(args, &source, table, of_round);
+            store(&source, stages.at(of_round * stage(TILE)), operands);
+        }
         barrier();
         let units = args.units * args.taps;
-        let mut unit = 0;
+        let (mut unit, mut from, mut to) = (0, stages, stages.at(round));
         while unit < units {
-            // In the last round the last unit is loaded once more, and not used.
-            let next = if unit + 1 < units { unit + 1 } else { unit };
-            let operands = load(args, &source, table, next);
-            let from = stages.at(unit % 2 * stage(TILE));
-            for of_unit in 0..2 {
-                let from = from.at(of_unit * plane(TILE));
-                let weights: [[[u32; 2]; 2]; 2] =
-                    core::array::from_fn(|n| fragment(from.at(weights_row + n as u32 * 16 * ROW)));
-                for m in 0..M {
-                    let input = fragment(from.at(input_row + m as u32 * 16 * ROW));
-                    for n in 0..2 {
-                        multiply_8x8x4(&mut sums[m][n], input[0], weights[n][0]);
-                        multiply_8x8x4(&mut sums[m][n], input[1], weights[n][1]);
+            unit += ROUND;
+            for of_round in 0..ROUND {
+                // Behind the last unit zeros are loaded, and not used.
+                let operands = load(args, &source, table, unit + of_round);
+                let from = from.at(of_round * stage(TILE));
+                for of_unit in 0..2 {
+                    let from = from.at(of_unit * plane(TILE));
+                    let weights: [[[u32; 2]; 2]; 2] =
+                        core::array::from_fn(|n| fragment(from.at(weights_row + n as u32 * 16 * ROW)));
+                    for m in 0..M {
+                        let input = fragment(from.at(input_row + m as u32 * 16 * ROW));
+                        for n in 0..2 {
+                            multiply_8x8x4(&mut sums[m][n], input[0], weights[n][0]);
+                            multiply_8x8x4(&mut sums[m][n], input[1], weights[n][1]);
+                        }
                     }
                 }
+                store(&source, to.at(of_round * stage(TILE)), operands);
             }
-            unit += 1;
-            store(&source, stages.at(unit % 2 * stage(TILE)), operands);
+            (from, to) = (to, from);
             barrier();
         }
         let (row, column) = (block() * TILE + first_pixel, block_y() * TILE + first_output);

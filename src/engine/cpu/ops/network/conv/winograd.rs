@@ -1,54 +1,22 @@
 //! Winograd's F(4×4, 3×3): sixteen outputs of a 3×3 filter from 36 products instead of 144.
 //!
-//! A tile of 6×6 inputs d becomes Bᵀ·d·B, the filter g becomes G·g·Gᵀ (once, when weights are packed), their elementwise
-//! products are summed over the input channels, and Aᵀ·m·A gives 4×4 outputs. The sums are 36 matrix products, one for
-//! each of the 36 frequencies, and their inner loop is that of a direct 1×1 convolution over tiles. A filter of dilation
-//! d is d² ordinary ones on interleaved lattices.
-//!
-//! The transforms use the points 0, ±1, ±2, ∞; in f32 that costs about one digit, and the network stays within 1e-5 of
-//! float64. A tile's sums do not depend on the tiles it is grouped with.
+//! The algorithm and its transforms are those of [`qcs_kernels::network::conv::winograd`]. The sums are 36 matrix products, one for
+//! each of the 36 frequencies, and their inner loop is that of a direct 1×1 convolution over tiles. The network stays within
+//! 1e-5 of float64. A tile's sums do not depend on the tiles it is grouped with.
+
+pub use qcs_kernels::network::conv::winograd::FREQUENCIES;
+use qcs_kernels::network::conv::winograd::{IN, OUT, transform_filter, transform_inputs, transform_sums};
 
 use super::{BLOCK, ConvShape, Group, groups};
 use crate::engine::cpu::memory::Parts;
 use crate::engine::cpu::simd::{F32x8, F32x16, F64x4, Isa, dispatch_wide};
 use crate::engine::cpu::threads::Threads;
 
-/// Frequencies of a tile.
-pub const FREQUENCIES: usize = 36;
-/// Outputs per side of a tile.
-const OUT: usize = 4;
-/// Inputs per side of a tile.
-const IN: usize = 6;
-
 /// Filters in the order in which the inner loop reads them: `[group][frequency][in block][in channel][block of group][8]`.
 pub struct Packed {
     weights: Vec<f32>,
     bias: Vec<f32>,
     groups: Vec<Group>,
-}
-
-/// G of F(4×4, 3×3).
-const G: [[f64; 3]; IN] = [
-    [1.0 / 4.0, 0.0, 0.0],
-    [-1.0 / 6.0, -1.0 / 6.0, -1.0 / 6.0],
-    [-1.0 / 6.0, 1.0 / 6.0, -1.0 / 6.0],
-    [1.0 / 24.0, 1.0 / 12.0, 1.0 / 6.0],
-    [1.0 / 24.0, -1.0 / 12.0, 1.0 / 6.0],
-    [0.0, 0.0, 1.0],
-];
-
-/// G·g·Gᵀ of one 3×3 filter.
-fn transform_filter(g: &[f32]) -> [f32; FREQUENCIES] {
-    std::array::from_fn(|f| {
-        let (row, column) = (f / IN, f % IN);
-        let mut sum = 0.0;
-        for (i, a) in G[row].iter().enumerate() {
-            for (j, b) in G[column].iter().enumerate() {
-                sum += a * f64::from(g[3 * i + j]) * b;
-            }
-        }
-        sum as f32
-    })
 }
 
 impl Packed {
@@ -58,12 +26,13 @@ impl Packed {
         let mut weights = vec![0.0; FREQUENCIES * in_blocks * out_blocks * BLOCK * BLOCK];
         let mut groups = groups(out_blocks);
         let mut start = 0;
+        let (filters, _) = weight.as_chunks();
         for group in &mut groups {
             group.weights = start;
             let width = group.blocks * BLOCK;
             for o in group.first * BLOCK..((group.first + group.blocks) * BLOCK).min(outputs) {
                 for i in 0..inputs {
-                    let frequencies = transform_filter(&weight[(o * inputs + i) * 9..][..9]);
+                    let frequencies = transform_filter(&filters[o * inputs + i]);
                     for (f, value) in frequencies.into_iter().enumerate() {
                         weights[start + (f * in_blocks * BLOCK + i) * width + o - group.first * BLOCK] = value;
                     }
@@ -257,12 +226,12 @@ impl Work<'_> {
                     let start = ((plane + row + i * dilation) * width + column) * BLOCK;
                     let pixels = &self.input[start..][..(5 * dilation + 1) * BLOCK];
                     let d = std::array::from_fn(|j| F::load(&pixels[j * dilation * BLOCK..]));
-                    *row_of_tile = transform_inputs(d);
+                    *row_of_tile = transform_inputs(d, fma);
                 }
                 let to = &mut transformed[(block * self.count + tile) * BLOCK..];
                 assert!(to.len() >= (FREQUENCIES - 1) * stride + BLOCK);
                 for (j, column) in transposed(rows).into_iter().enumerate() {
-                    for (i, value) in transform_inputs(column).into_iter().enumerate() {
+                    for (i, value) in transform_inputs(column, fma).into_iter().enumerate() {
                         let at = (i * IN + j) * stride;
                         // SAFETY: the last of the 36 was found to lie inside.
                         value.store(unsafe { to.get_unchecked_mut(at..at + BLOCK) });
@@ -323,18 +292,19 @@ impl Work<'_> {
         assert!(sums.len() >= (FREQUENCIES - 1) * stride + BLOCK);
         let mut rows = [[F::splat(0.0); OUT]; IN];
         for (i, row_of_tile) in rows.iter_mut().enumerate() {
-            *row_of_tile = transform_sums(std::array::from_fn(|j| {
+            let row: [F; IN] = std::array::from_fn(|j| {
                 let at = (i * IN + j) * stride;
                 // SAFETY: the last of the 36 was found to lie inside.
                 F::load(unsafe { sums.get_unchecked(at..at + BLOCK) })
-            }));
+            });
+            *row_of_tile = transform_sums(row, fma);
         }
         let bias = F::load(&self.packed.bias[block * BLOCK..]);
         let first = (((image * shape.out_blocks + block) * shape.height + row) * shape.width + column) * BLOCK;
         let inside = |from: usize, length: usize| (length - from).div_ceil(shape.dilation);
         let (height, width) = (inside(row, shape.height), inside(column, shape.width));
         for (j, sums) in transposed(rows).into_iter().enumerate() {
-            for (i, value) in transform_sums(sums).into_iter().enumerate() {
+            for (i, value) in transform_sums(sums, fma).into_iter().enumerate() {
                 if i < height && j < width {
                     let at = first + (i * shape.width + j) * shape.dilation * BLOCK;
                     let value = value.add(bias);
@@ -418,31 +388,14 @@ fn transposed<F: F32x8, const R: usize, const C: usize>(rows: [[F; C]; R]) -> [[
     std::array::from_fn(|j| std::array::from_fn(|i| rows[i][j]))
 }
 
-/// Bᵀ·d
+/// a·b + c. Most factors are 1 or −1, known when this is compiled.
 #[inline(always)]
-fn transform_inputs<F: F32x8>(d: [F; IN]) -> [F; IN] {
-    let (four, minus4, minus5) = (F::splat(4.0), F::splat(-4.0), F::splat(-5.0));
-    let (even1, odd1) = (d[2].mul_add(minus4, d[4]), d[1].mul_add(minus4, d[3]));
-    let (even2, odd2) = (d[4].sub(d[2]), d[3].sub(d[1]).mul(F::splat(2.0)));
-    [
-        d[0].mul_add(four, d[2].mul_add(minus5, d[4])),
-        even1.add(odd1),
-        even1.sub(odd1),
-        even2.add(odd2),
-        even2.sub(odd2),
-        d[1].mul_add(four, d[3].mul_add(minus5, d[5])),
-    ]
-}
-
-/// Aᵀ·m
-#[inline(always)]
-fn transform_sums<F: F32x8>(m: [F; IN]) -> [F; OUT] {
-    let (plus1, minus1) = (m[1].add(m[2]), m[1].sub(m[2]));
-    let (plus2, minus2) = (m[3].add(m[4]), m[3].sub(m[4]));
-    [
-        m[0].add(plus1).add(plus2),
-        minus2.mul_add(F::splat(2.0), minus1),
-        plus2.mul_add(F::splat(4.0), plus1),
-        minus2.mul_add(F::splat(8.0), minus1).add(m[5]),
-    ]
+fn fma<F: F32x8>(a: f32, b: F, c: F) -> F {
+    if a == 1.0 {
+        c.add(b)
+    } else if a == -1.0 {
+        c.sub(b)
+    } else {
+        b.mul_add(F::splat(a), c)
+    }
 }

@@ -1,0 +1,128 @@
+//! How a convolution is computed: a matter of the precision and of the layer's shape, never of the batch or the GPU, or bits
+//! would depend on them.
+
+use qcs_kernels::launch::BLOCK;
+use qcs_kernels::network::conv::prepare::prepared_words;
+use qcs_kernels::network::conv::rounding::Rounding;
+use qcs_kernels::network::conv::statistics::{statistics_len, statistics_pay};
+use qcs_kernels::network::conv::tensor::{pack_tensor_weights, packed_tensor_words};
+use qcs_kernels::network::conv::winograd::{Tiling, pack_winograd_weights, packed_winograd_len};
+use qcs_kernels::network::conv::{pack_weights, packed_len};
+
+use crate::engine::Precision;
+use crate::plan::{Contents, Conv, TensorId};
+
+/// The kernels of a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// One kernel in fp32
+    Direct,
+    /// Winograd's F(4×4, 3×3) in fp32
+    Winograd(Tiling),
+    /// The tensor cores
+    Tensor(Rounding),
+}
+
+/// What a layer's algorithm depends on, and all that its memory does.
+#[derive(Clone, Copy, Debug)]
+pub struct Layer {
+    pub inputs: usize,
+    pub outputs: usize,
+    height: usize,
+    width: usize,
+    kernel: usize,
+    dilation: usize,
+}
+
+impl Layer {
+    pub fn of(conv: &Conv, contents: impl Fn(TensorId) -> Contents) -> Self {
+        let (inputs, height, width) = contents(conv.input).feature();
+        let (outputs, ..) = contents(conv.output).feature();
+        Self {
+            inputs,
+            outputs,
+            height,
+            width,
+            kernel: conv.kernel,
+            dilation: conv.dilation,
+        }
+    }
+
+    /// Blocks of channels in and out.
+    fn blocks(&self) -> (u32, u32) {
+        let blocks = |channels: usize| channels.div_ceil(BLOCK) as u32;
+        (blocks(self.inputs), blocks(self.outputs))
+    }
+
+    fn taps(&self) -> usize {
+        self.kernel * self.kernel
+    }
+
+    pub fn algorithm(&self, precision: Precision) -> Algorithm {
+        if let Some(rounding) = precision.of_conv(self.inputs, self.outputs) {
+            return Algorithm::Tensor(rounding);
+        }
+        let tiling = Tiling::new(self.height as u32, self.width as u32, self.dilation as u32);
+        let (in_blocks, out_blocks) = self.blocks();
+        if self.kernel == 3 && tiling.pays(in_blocks, out_blocks) {
+            Algorithm::Winograd(tiling)
+        } else {
+            Algorithm::Direct
+        }
+    }
+
+    /// Bytes of what the layer's input becomes on its way into the products.
+    pub fn scratch_bytes(&self, precision: Precision, batch: usize) -> usize {
+        let (in_blocks, out_blocks) = self.blocks();
+        match self.algorithm(precision) {
+            Algorithm::Direct => 0,
+            Algorithm::Winograd(tiling) => tiling.scratch_bytes(batch as u32, in_blocks, out_blocks),
+            Algorithm::Tensor(rounding) => 4 * prepared_words(rounding, batch, self.inputs, self.height * self.width),
+        }
+    }
+
+    /// What the layer should leave behind for the norm that follows, if it can.
+    pub fn statistics(&self, precision: Precision) -> Option<Contents> {
+        let ((_, blocks), pixels) = (self.blocks(), (self.height * self.width) as u32);
+        let can = match self.algorithm(precision) {
+            Algorithm::Winograd(tiling) => tiling.fills_strips(),
+            _ => true,
+        };
+        (can && statistics_pay(pixels)).then(|| Contents::F32(statistics_len(1, blocks, pixels)))
+    }
+
+    /// What the layer should leave for `next`, which multiplies it without a norm: whole units, since nobody else would clear what fills
+    /// up the last one.
+    pub fn prepared(&self, next: &Self, precision: Precision) -> Option<Contents> {
+        match (self.algorithm(precision), next.algorithm(precision)) {
+            (Algorithm::Tensor(_), Algorithm::Tensor(rounding)) if self.outputs.is_multiple_of(rounding.unit()) => {
+                let words = prepared_words(rounding, 1, self.outputs, self.height * self.width);
+                Some(Contents::F32(words))
+            }
+            _ => None,
+        }
+    }
+
+    /// Words of four bytes of the packed weight.
+    pub fn packed_words(&self, precision: Precision) -> usize {
+        match self.algorithm(precision) {
+            Algorithm::Direct => packed_len(self.outputs, self.inputs, self.taps()),
+            Algorithm::Winograd(_) => packed_winograd_len(self.outputs, self.inputs),
+            Algorithm::Tensor(rounding) => packed_tensor_words(rounding, self.outputs, self.inputs, self.taps()),
+        }
+    }
+
+    /// A weight as its kernel reads it, in words of four bytes.
+    pub fn pack(&self, precision: Precision, weight: &[f32]) -> Vec<u32> {
+        let mut packed = vec![0_u32; self.packed_words(precision)];
+        let floats = bytemuck::cast_slice_mut(&mut packed);
+        match self.algorithm(precision) {
+            Algorithm::Direct => pack_weights(weight, self.outputs, self.inputs, self.taps(), floats),
+            Algorithm::Winograd(_) => pack_winograd_weights(weight, self.outputs, self.inputs, floats),
+            Algorithm::Tensor(rounding) => {
+                pack_tensor_weights(rounding, weight, self.outputs, self.inputs, self.taps(), &mut packed);
+            }
+        }
+        packed
+    }
+}
