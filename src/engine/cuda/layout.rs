@@ -117,7 +117,11 @@ impl Layout {
             let offset = self.param(id);
             match packing {
                 Packing::Conv(conv) => {
-                    write(offset, cast_slice(&layer(plan, &conv).pack(precision, weight(id))))?;
+                    let (layer, name) = (layer(plan, &conv), &plan.params()[id.0 as usize].name);
+                    let name = format!("cuda {name} {:?}", layer.algorithm(precision));
+                    let prior = constants.prior.expect("checked when the session was made");
+                    let packed = prior.packed(name, || layer.pack(precision, weight(id)));
+                    write(offset, cast_slice(&packed))?;
                 }
                 Packing::Channels => {
                     let mut values = weight(id).to_vec();
