@@ -256,4 +256,22 @@ mod tests {
         assert!((predicted.seconds() - (4.1e-6 + 5.0 * NODE)).abs() < 1e-12);
         assert_eq!(predicted.row("elu").unwrap().bound(), "launch");
     }
+
+    #[test]
+    fn a_layer_in_two_parts_is_counted_once_and_its_transforms_are_apart() {
+        let known = Resources {
+            blocks_per_multiprocessor: 2,
+            instructions_per_fma: None,
+        };
+        let part = ["winograd_input_elu", "conv_f32_64x64_none", "winograd_output"];
+        let resources = part.map(|name| (name.to_owned(), known));
+        let ops = [op("conv", &[part, part].concat(), 900_000)];
+        let predicted = Predicted::new(V100, "fp32", &ops, &resources.into());
+        let mut rows: Vec<(&str, usize, u64)> =
+            predicted.rows.iter().map(|r| (&*r.name, r.launches, r.flops)).collect();
+        rows.sort_unstable();
+        assert_eq!(rows[0], ("conv", 2, 1000));
+        assert!(rows[1].0.starts_with("winograd_input") && rows[1].1 == 2 && rows[1].2 == 0);
+        assert!(rows[2].0.starts_with("winograd_output") && rows[2].1 == 2 && rows[2].2 == 0);
+    }
 }

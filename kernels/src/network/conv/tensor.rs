@@ -3,7 +3,7 @@
 //! The same product of matrices as in fp32, cut along its depth into *units*: one tap of as many channels as a matrix
 //! instruction takes, 16 in half precision or 8 in TF32. A unit is two *planes* of 16 bytes per pixel or output, and a
 //! plane is what eight rows of a matrix fragment are read from without a bank conflict, in one piece. From barrier to barrier the
-//! kernels compute [`ROUND`] units: with one of them, waiting takes as long as the products.
+//! kernels compute two units: with one, waiting takes as long as the products.
 
 use super::rounding::Rounding;
 use super::statistics::{rows_per_image, statistics_len};

@@ -5,7 +5,7 @@
 //! interleaved lattices. The points are 0, ±1, ±2, ∞, which costs about one digit in f32.
 //!
 //! On the GPU these are three launches: [`WinogradInputArgs`](input::WinogradInputArgs) with norm and ELU,
-//! [`ConvArgs`](super::ConvArgs) for the sums, which are 36 matrix products, a 1×1 convolution with weights of its own for each
+//! [`ConvArgs`] for the sums, which are 36 matrix products, a 1×1 convolution with weights of its own for each
 //! of the 36 *frequencies*, and [`WinogradOutputArgs`](output::WinogradOutputArgs) with bias, residual and statistics.
 
 pub mod input;
