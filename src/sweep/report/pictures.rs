@@ -129,7 +129,8 @@ impl Collected {
 
 /// The first images of a point; `None` if they are neither grey nor RGB, or are not to be shown.
 fn shown(title: &str, row: &Row) -> Result<Option<Shown>> {
-    if row.config.pictures == Some(crate::run::Pictures::None) {
+    // The sweep's word, and not that of a run that may have been there before.
+    if row.point.shown("pictures") == "none" {
         return Ok(None);
     }
     let metrics = row.metrics();
