@@ -62,3 +62,48 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Cells;
+
+    /// One image, two measurements of three pixels.
+    fn problem(scale: f64) -> Problem {
+        let a = Matrix::from_f64(2, 3, vec![scale, 0.0, 0.0, 0.5, 2.0, 0.0]).unwrap();
+        let cells = Cells::new(2, vec![0.0; 2], vec![1.0; 2]).unwrap();
+        Problem::new(a, cells, 0.1).unwrap()
+    }
+
+    #[test]
+    fn a_matrix_that_is_read_again_is_not_factorised_again_and_another_is_not_mistaken_for_it() {
+        let factorised = |scale: f64| {
+            let problem = problem(scale);
+            problem.spectrum().unwrap();
+            problem
+        };
+        let mut shared = Shared::default();
+        shared.keep(factorised(1.0));
+        let again = shared.know(problem(1.0)).unwrap();
+        assert_eq!(again.known_spectrum(), factorised(1.0).known_spectrum());
+        shared.keep(again);
+        assert!(shared.know(problem(3.0)).unwrap().known_spectrum().is_none());
+        assert!(Shared::default().know(problem(1.0)).unwrap().known_spectrum().is_none());
+    }
+
+    #[test]
+    fn runs_with_one_model_have_one_prior_and_its_weights_are_packed_once() {
+        let mut shared = Shared::default();
+        let [one, other] = [(); 2].map(|()| shared.prior(Prior::SHIPPED, None).unwrap());
+        assert!(Arc::ptr_eq(&one, &other));
+        let mut made = 0;
+        for _ in 0..2 {
+            let packed = other.packed("a layer".to_owned(), || {
+                made += 1;
+                made
+            });
+            assert_eq!(*packed, 1);
+        }
+        assert_eq!(*one.packed("another".to_owned(), || 7), 7);
+    }
+}
