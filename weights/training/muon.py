@@ -36,7 +36,8 @@ class Muon:
             self.same_shape[p.shape].append(name)
 
     @torch.no_grad()
-    def step(self, lr):
+    def step(self, lr, dtype=torch.float32):
+        """`dtype`: of the orthogonalisation. bf16, as Muon's authors have it, where that is fast."""
         for shape, names in self.same_shape.items():
             rows, columns = shape[0], shape[1:].numel()
             updates = []
@@ -47,6 +48,6 @@ class Muon:
             # An orthogonal update has entries of size 1/sqrt(max(rows, columns)); the factor gives
             # them Adam's usual size of about 0.2, so that learning rates mean the same for both.
             scale = 0.2 * math.sqrt(max(rows, columns)) * lr
-            for name, update in zip(names, orthogonalise(torch.stack(updates))):
-                self.weights[name].sub_(scale * update.reshape(shape))
+            for name, update in zip(names, orthogonalise(torch.stack(updates).to(dtype))):
+                self.weights[name].sub_(scale * update.reshape(shape).float())
                 self.weights[name].grad = None

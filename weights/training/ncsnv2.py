@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from fused import elu, max_pool, norm_elu
+
 
 def conv3x3(cin, cout, dilation=1, bias=True):
     return nn.Conv2d(cin, cout, 3, padding=dilation, dilation=dilation, bias=bias)
@@ -70,8 +72,8 @@ class ResidualBlock(nn.Module):
                 self.shortcut = conv3x3(cin, cout, dilation)
 
     def forward(self, x):
-        h = self.conv1(F.elu(self.normalize1(x)))
-        h = self.conv2(F.elu(self.normalize2(h)))
+        h = self.conv1(norm_elu(self.normalize1, x))
+        h = self.conv2(norm_elu(self.normalize2, h))
         return h + (x if self.shortcut is None else self.shortcut(x))
 
 
@@ -89,7 +91,7 @@ class RCU(nn.Module):
         for b in range(1, self.blocks + 1):
             h = x
             for s in (1, 2):
-                h = getattr(self, f"{b}_{s}_conv")(F.elu(h))
+                h = getattr(self, f"{b}_{s}_conv")(elu(h))
             x = x + h
         return x
 
@@ -107,7 +109,7 @@ class MSF(nn.Module):
         for conv, x in zip(self.convs[1:], xs[1:]):
             h = conv(x)
             if h.shape[2:] != size:
-                h = F.interpolate(h, size=size, mode="bilinear", align_corners=True)
+                h = F.interpolate(h, size=size, mode="bilinear", align_corners=True).to(total.dtype)
             total = total + h
         return total
 
@@ -120,9 +122,9 @@ class CRP(nn.Module):
         self.convs = nn.ModuleList(conv3x3(channels, channels, bias=False) for _ in range(2))
 
     def forward(self, x):
-        total = path = F.elu(x)
+        total = path = elu(x)
         for conv in self.convs:
-            path = conv(F.max_pool2d(path, 5, stride=1, padding=2))
+            path = conv(max_pool(path))
             total = total + path
         return total
 
@@ -166,7 +168,7 @@ class NCSNv2(nn.Module):
         h = self.refine2(r3, h)
         h = self.refine3(r2, h)
         h = self.refine4(r1, h)
-        return self.end_conv(F.elu(self.normalizer(h)))
+        return self.end_conv(norm_elu(self.normalizer, h))
 
     def denoised(self, x, sigma):
         """The expected image, given that x is one plus noise of one level."""

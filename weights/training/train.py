@@ -91,9 +91,10 @@ class Run:
 
     def rate_factor(self):
         """What both learning rates are multiplied with: warm-up, plateau, and a linear end if asked for."""
-        if self.decay_start is not None:
-            return max(0.0, 1 - (self.step - self.decay_start) / self.args.decay_steps)
-        return min(1.0, (self.step + 1) / self.args.warmup)
+        risen = min(1.0, (self.step + 1) / self.args.warmup)
+        if self.decay_start is None:
+            return risen
+        return min(risen, max(0.0, 1 - (self.step - self.decay_start) / self.args.decay_steps))
 
     def advance(self, images, bf16):
         """One step; (loss, norm of the gradient, rate factor)."""
@@ -106,7 +107,7 @@ class Run:
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), CLIP, error_if_nonfinite=True)
         if args.muon_lr:
-            self.muon.step(args.muon_lr * factor)
+            self.muon.step(args.muon_lr * factor, torch.bfloat16 if bf16 else torch.float32)
         for group in self.adam.param_groups:
             group["lr"] = args.lr * factor
         self.adam.step()

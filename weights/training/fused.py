@@ -1,0 +1,153 @@
+"""ELU, and InstanceNorm++ followed by ELU, each in one pass over memory: fused.cpp, compiled on first use with the machine's C++
+compiler. Where there is none, or outside training, PyTorch's own operations do the same.
+
+    python fused.py        compares both, forwards and backwards
+"""
+
+import copy
+import ctypes
+import functools
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+NAMES = {torch.float32: "f32", torch.bfloat16: "bf16"}
+
+
+@functools.cache
+def library():
+    """The compiled fused.cpp, or None where there is no compiler."""
+    compiler = shutil.which("c++") or shutil.which("g++")
+    if not compiler:
+        return None
+    source, folder = Path(__file__).with_suffix(".cpp"), tempfile.mkdtemp()
+    target = Path(folder) / "fused.so"
+    flags = "-O3 -march=native -ffast-math -fno-finite-math-only -mprefer-vector-width=512 -shared -fPIC -std=c++17".split()
+    subprocess.run([compiler, *flags, str(source), "-o", str(target)], check=True)
+    loaded = ctypes.CDLL(str(target))
+    shutil.rmtree(folder)
+    return loaded
+
+
+def call(name, like, *args):
+    pass_on = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else ctypes.c_long(a) for a in args]
+    getattr(library(), f"{name}_{NAMES[like.dtype]}")(*pass_on)
+
+
+def channels_last(x):
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+class Elu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x = channels_last(x)
+        y = torch.empty_like(x)
+        call("elu_forward", x, x, y, x.numel())
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        dy, dx = channels_last(dy), torch.empty_like(y)
+        call("elu_backward", y, y, dy, dx, y.numel())
+        return dx
+
+
+class NormElu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, alpha, gamma, beta):
+        x = channels_last(x)
+        (n, c, h, w), y = x.shape, torch.empty_like(x)
+        saved = torch.empty(n, 3 * c + 1)
+        call("norm_elu_forward", x, x, alpha, gamma, beta, y, saved, n, h * w, c)
+        ctx.save_for_backward(x, y, alpha, gamma, saved)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, y, alpha, gamma, saved = ctx.saved_tensors
+        (n, c, h, w), dy, dx = x.shape, channels_last(dy), torch.empty_like(x)
+        sums = torch.zeros(3, c)
+        call("norm_elu_backward", x, x, y, dy, alpha, gamma, saved, dx, *sums, n, h * w, c)
+        return dx, *sums
+
+
+class MaxPool(torch.autograd.Function):
+    """5x5, stride 1."""
+
+    @staticmethod
+    def forward(ctx, x):
+        x = channels_last(x)
+        (n, c, h, w), y, which = x.shape, torch.empty_like(x), torch.empty_like(x, dtype=torch.uint8)
+        call("max_pool_forward", x, x, y, which, n, h, w, c)
+        ctx.save_for_backward(which)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (which,) = ctx.saved_tensors
+        (n, c, h, w), dy = which.shape, channels_last(dy)
+        dx = torch.empty_like(dy)
+        call("max_pool_backward", dy, dy, which, dx, n, h, w, c)
+        return dx
+
+
+def max_pool(x):
+    """Of 5x5 pixels around each."""
+    return MaxPool.apply(x) if torch.is_grad_enabled() and library() else F.max_pool2d(x, 5, stride=1, padding=2)
+
+
+def elu(x):
+    return Elu.apply(x) if torch.is_grad_enabled() and library() else F.elu(x)
+
+
+def norm_elu(norm, x):
+    """`norm`, an InstanceNormPlus, then ELU."""
+    if torch.is_grad_enabled() and library():
+        return NormElu.apply(x, norm.alpha, norm.gamma, norm.beta)
+    return F.elu(norm(x))
+
+
+def difference(plain, fused, dtype, x, dy, norm):
+    """The largest difference of output and gradients to PyTorch's in f64, relative to the largest value."""
+    results = []
+    for run, kind, own in ((plain, torch.float64, copy.deepcopy(norm).double()), (fused, dtype, norm)):
+        v = x.to(kind, copy=True).requires_grad_()
+        y = run(own, v)
+        y.backward(dy.to(kind))
+        results.append([t.detach().double() for t in (y, v.grad, *(p.grad for p in own.parameters() if p.grad is not None))])
+    return max(((a - b).abs().max() / a.abs().max()).item() for a, b in zip(*results))
+
+
+def check():
+    """Whether all of it agrees with PyTorch."""
+    from ncsnv2 import InstanceNormPlus
+
+    agrees = True
+    for dtype, bound in ((torch.float32, 1e-5), (torch.bfloat16, 1e-2)):
+        for channels in (24, 32, 64):
+            torch.manual_seed(channels)
+            norm = InstanceNormPlus(channels)
+            norm.beta.data.normal_()
+            x = (3 * torch.randn(4, channels, 14, 14) + torch.randn(1, channels, 1, 1)).to(dtype)
+            dy = torch.randn_like(x)
+            # Every value once, so that a pool has one largest; few enough that bf16 tells them apart, sums of gradients exact.
+            distinct = (torch.randperm(256).view(1, 1, 16, 16) - 128.0).expand(2, channels, 16, 16)
+            whole = torch.randint(-2, 3, distinct.shape).float()
+            errors = dict(
+                elu=difference(lambda _, v: F.elu(v), lambda _, v: elu(v), dtype, x, dy, norm),
+                max_pool=difference(lambda _, v: F.max_pool2d(v, 5, 1, 2), lambda _, v: max_pool(v), dtype, distinct, whole, norm),
+                norm_elu=difference(lambda n, v: F.elu(n(v)), norm_elu, dtype, x, dy, norm))
+            print(f"{NAMES[dtype]}, {channels} channels: " + ", ".join(f"{k} {e:.1e}" for k, e in errors.items()))
+            agrees &= max(errors.values()) <= bound and errors["max_pool"] == 0
+    return agrees
+
+
+if __name__ == "__main__":
+    raise SystemExit(0 if library() and check() else 1)
