@@ -78,9 +78,11 @@ fn convolutions_move_full_sectors_without_bank_conflicts() {
         "conv fp32 1×16→8×9×9",
         "conv fp32 5×16→32×14×14 9 taps",
         "16 1×128→128×16×16",
-        "16 5×16→72×64×65",
+        "16 5×16→120×64×65",
+        "16 6×8→136×45×44",
         "32 1×128→128×16×16",
-        "32 5×16→72×64×65",
+        "32 5×16→120×64×65",
+        "32 6×8→136×45×44",
         "conv fp32 5×100→96×7×7",
         "conv fp32 1×72→72×16×16",
         "conv+norm fp32 5×8→72×65×63 1 taps, dilation 1, Elu + 0",
@@ -92,7 +94,13 @@ fn convolutions_move_full_sectors_without_bank_conflicts() {
         let of_conv = |kernel: &str| kernel.starts_with("conv") || kernel.starts_with("winograd");
         for report in reports.iter().filter(|report| of_conv(&report.kernel)) {
             let kernel = &report.kernel;
-            assert_eq!(report.memory.shared_conflicts, 0, "{kernel}");
+            // Volta's sums lie so that four lanes meet in a bank when the warps store them to be added up, once in the end.
+            let most = if architecture == 70 && kernel.starts_with("conv_f16") {
+                3 * report.memory.shared_requests
+            } else {
+                0
+            };
+            assert!(report.memory.shared_conflicts <= most, "{kernel}");
             // A pixel of eight halves is half a sector, and a shifted row may begin in the middle of one.
             let least = if kernel.starts_with("conv_f16") { 0.9 } else { 1.0 };
             let full = report.sector_efficiency();

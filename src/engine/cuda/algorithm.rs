@@ -5,7 +5,7 @@ use qcs_kernels::launch::BLOCK;
 use qcs_kernels::network::conv::prepare::prepared_words;
 use qcs_kernels::network::conv::rounding::Rounding;
 use qcs_kernels::network::conv::statistics::{statistics_len, statistics_pay};
-use qcs_kernels::network::conv::tensor::{pack_tensor_weights, packed_tensor_words};
+use qcs_kernels::network::conv::tensor::{Generation, pack_tensor_weights, packed_tensor_words};
 use qcs_kernels::network::conv::winograd::{Tiling, pack_winograd_weights, packed_winograd_len};
 use qcs_kernels::network::conv::{pack_weights, packed_len};
 
@@ -112,15 +112,16 @@ impl Layer {
         }
     }
 
-    /// A weight as its kernel reads it, in words of four bytes.
-    pub fn pack(&self, precision: Precision, weight: &[f32]) -> Vec<u32> {
+    /// A weight as the kernel of this generation reads it, in words of four bytes.
+    pub fn pack(&self, precision: Precision, generation: Generation, weight: &[f32]) -> Vec<u32> {
         let mut packed = vec![0_u32; self.packed_words(precision)];
         let floats = bytemuck::cast_slice_mut(&mut packed);
         match self.algorithm(precision) {
             Algorithm::Direct => pack_weights(weight, self.outputs, self.inputs, self.taps(), floats),
             Algorithm::Winograd(_) => pack_winograd_weights(weight, self.outputs, self.inputs, floats),
             Algorithm::Tensor(rounding) => {
-                pack_tensor_weights(rounding, weight, self.outputs, self.inputs, self.taps(), &mut packed);
+                let (outputs, inputs) = (self.outputs, self.inputs);
+                pack_tensor_weights(generation, rounding, weight, outputs, inputs, self.taps(), &mut packed);
             }
         }
         packed

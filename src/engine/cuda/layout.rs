@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use bytemuck::cast_slice;
+use qcs_kernels::network::conv::tensor::Generation;
 use qcs_kernels::network::padded;
 use qcs_kernels::sampler::StateKey;
 use qcs_kernels::sampler::step::StepRecord;
@@ -107,6 +108,7 @@ impl Layout {
         plan: &Plan,
         constants: Constants<'_>,
         precision: Precision,
+        generation: Generation,
         spectrum: Option<&Spectrum>,
     ) -> Result<()> {
         let weight = |id: ParamId| {
@@ -118,9 +120,9 @@ impl Layout {
             match packing {
                 Packing::Conv(conv) => {
                     let (layer, name) = (layer(plan, &conv), &plan.params()[id.0 as usize].name);
-                    let name = format!("cuda {name} {:?}", layer.algorithm(precision));
+                    let name = format!("cuda {name} {:?} {generation:?}", layer.algorithm(precision));
                     let prior = constants.prior.expect("checked when the session was made");
-                    let packed = prior.packed(name, || layer.pack(precision, weight(id)));
+                    let packed = prior.packed(name, || layer.pack(precision, generation, weight(id)));
                     write(offset, cast_slice(&packed))?;
                 }
                 Packing::Channels => {
