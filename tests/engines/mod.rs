@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use qcs::engine::cpu::CpuEngine;
-use qcs::engine::cuda::laid_out::{LaidOut, target};
+use qcs::engine::cuda::laid_out::{LaidOut, target, target_with_transforms};
 use qcs::engine::{Constants, Engine, Precision, Session, State, Wait};
 use qcs::plan::{Op, Plan, Program, Target, TensorId};
 use qcs::{Error, Result};
@@ -55,6 +55,15 @@ impl Emulated {
             precision,
             target: target(precision),
             reports: Rc::default(),
+        }
+    }
+
+    /// The same with so many bytes for Winograd's transforms of a layer.
+    #[allow(dead_code)] // not every test program asks for it
+    pub fn with_transforms(self, bytes: usize) -> Self {
+        Self {
+            target: target_with_transforms(self.precision, bytes),
+            ..self
         }
     }
 }

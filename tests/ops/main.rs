@@ -6,6 +6,7 @@ mod mutants;
 
 use engines::{Emulated, every_engine};
 use qcs::engine::cases::{Case, cases};
+use qcs::engine::cuda::laid_out::target;
 use qcs::engine::{Engine, Precision};
 use qcs_kernels::{PTX_SM_70, PTX_SM_80};
 
@@ -132,5 +133,48 @@ fn statistics_spare_the_norm_its_passes_over_the_map() {
         assert_eq!(with - without, map / 8);
         assert_eq!(bytes("norm_merge")[0], 5 * map / 16 + coefficients);
         assert_eq!(bytes("norm_moments")[0], 2 * map + coefficients);
+    }
+}
+
+/// Layers that Winograd's algorithm computes, once as one part and once in parts of one and of two images.
+#[test]
+fn a_batch_in_parts_gives_what_the_whole_gives() {
+    let chosen = [
+        "conv fp32 3×104→100×14×14 9 taps, dilation 1, Elu",
+        "conv fp32 5×100→96×7×7 9 taps, dilation 1, NormElu",
+        "conv+norm fp32 2×72→72×16×16 9 taps, dilation 1, NormElu + 1000",
+        "conv+norm fp32 2×88→88×20×32 9 taps, dilation 2, Elu + 0",
+    ];
+    for case in cases().iter().filter(|case| chosen.contains(&case.name.as_str())) {
+        let run = |bytes: usize| {
+            let mut gpu = Emulated::new(PTX_SM_70, 70, Precision::Fp32, false).with_transforms(bytes);
+            let error = case.run(&mut gpu).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+            let transforms = gpu
+                .reports
+                .borrow()
+                .iter()
+                .filter(|r| r.kernel == "winograd_output")
+                .count();
+            (error, transforms)
+        };
+        let scratch = case
+            .setup(&*target(Precision::Fp32))
+            .plan
+            .instructions()
+            .map(|i| i.scratch.len())
+            .max();
+        let (whole, parts) = run(usize::MAX);
+        let images: usize = case.name.split(['×', ' ']).find_map(|word| word.parse().ok()).unwrap();
+        let per_image = scratch.unwrap() / images;
+        for at_a_time in [1, 2] {
+            let (error, in_parts) = run(at_a_time * per_image);
+            assert_eq!(error, whole, "{}", case.name);
+            assert!(
+                in_parts > parts || images <= at_a_time,
+                "{}: {in_parts} parts",
+                case.name
+            );
+        }
+        assert!(whole <= case.bound, "{}", case.name);
     }
 }

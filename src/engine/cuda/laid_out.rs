@@ -15,7 +15,12 @@ const MULTIPROCESSORS: u32 = 80;
 
 /// What the planner must know of a GPU that computes in this precision.
 pub fn target(precision: Precision) -> Box<dyn Target> {
-    Box::new(CudaTarget { precision })
+    Box::new(CudaTarget::new(precision))
+}
+
+/// The same with so many bytes for Winograd's transforms of a layer: with few, a batch is computed in parts.
+pub fn target_with_transforms(precision: Precision, transforms: usize) -> Box<dyn Target> {
+    Box::new(CudaTarget { precision, transforms })
 }
 
 /// A plan for a GPU whose products are all by our kernels.

@@ -187,15 +187,25 @@ fn layer(plan: &Plan, conv: &Conv) -> Layer {
     Layer::of(conv, |id| plan.tensor(id).contents)
 }
 
-/// Bytes of the largest map that a convolution's input becomes for the tensor cores.
-pub fn largest_prepared(plan: &Plan, precision: Precision) -> usize {
-    let layers = plan.instructions().filter_map(|instruction| match &instruction.op {
+fn layers(plan: &Plan) -> impl Iterator<Item = Layer> + '_ {
+    plan.instructions().filter_map(|instruction| match &instruction.op {
         Op::Network(NetworkOp::Conv(conv)) => Some(layer(plan, conv)),
         _ => None,
-    });
-    layers
+    })
+}
+
+/// What the convolutions of a plan take with another batch.
+pub fn effort(plan: &Plan, batch: usize, precision: Precision, multiprocessors: u32) -> u64 {
+    layers(plan)
+        .map(|layer| layer.effort(precision, batch as u32, multiprocessors))
+        .sum()
+}
+
+/// Bytes of the largest map that a convolution's input becomes for the tensor cores.
+pub fn largest_prepared(plan: &Plan, precision: Precision) -> usize {
+    layers(plan)
         .filter(|layer| matches!(layer.algorithm(precision), Algorithm::Tensor(_)))
-        .map(|layer| layer.scratch_bytes(precision, plan.batch))
+        .map(|layer| layer.scratch_bytes(precision, plan.batch, 0))
         .max()
         .unwrap_or(0)
 }

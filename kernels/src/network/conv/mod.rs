@@ -104,8 +104,10 @@ const NARROW: Tile = Tile {
     pixels: 128,
     outputs: 8,
     threads: 64,
-    // There is nothing to choose.
-    cost: StepCost { cycles: 0, resident: 7 },
+    cost: StepCost {
+        cycles: 160,
+        resident: 7,
+    },
     kernels: ["conv_f32_128x8_none", "conv_f32_128x8_elu", "conv_f32_128x8_norm_elu"],
 };
 
@@ -159,6 +161,13 @@ impl ConvArgs {
         } else {
             SMALL
         }
+    }
+
+    /// Cycles that the main loop takes the busiest multiprocessor of a V100 of this size.
+    pub fn effort(&self) -> u64 {
+        let tile = self.tile();
+        let steps = u64::from(self.in_blocks * self.taps);
+        steps * u64::from(tile.cost.of(self.grid(tile), self.multiprocessors))
     }
 
     fn grid(&self, tile: Tile) -> [u32; 2] {

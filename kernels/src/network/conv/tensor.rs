@@ -107,21 +107,43 @@ impl TensorConvArgs {
     }
 
     fn grid(&self, tile: Tile) -> [u32; 2] {
-        let rows = self.images * self.rows_per_image();
-        let outputs = self.out_blocks * BLOCK as u32;
-        [rows.div_ceil(PIXELS), outputs.div_ceil(tile.outputs)]
+        grid(tile, self.images * self.rows_per_image(), self.out_blocks)
     }
 
-    /// The tile with which the busiest multiprocessor is done first, of equals the widest.
     fn tile(&self) -> Tile {
-        let cost = |tile: &Tile| {
-            let [x, y] = self.grid(*tile);
-            (x * y).div_ceil(self.multiprocessors.max(1)) * tile.cost
-        };
-        let [wide, narrow, narrowest] = TILES;
-        let better = |a: Tile, b: Tile| if cost(&b) < cost(&a) { b } else { a };
-        better(better(wide, narrow), narrowest)
+        best_tile(
+            self.images * self.rows_per_image(),
+            self.out_blocks,
+            self.multiprocessors,
+        )
     }
+}
+
+fn grid(tile: Tile, rows: u32, out_blocks: u32) -> [u32; 2] {
+    [
+        rows.div_ceil(PIXELS),
+        (out_blocks * BLOCK as u32).div_ceil(tile.outputs),
+    ]
+}
+
+/// What a unit costs the busiest multiprocessor, in a fourth of a V100's cycles.
+fn unit_cost(tile: Tile, rows: u32, out_blocks: u32, multiprocessors: u32) -> u32 {
+    let [x, y] = grid(tile, rows, out_blocks);
+    (x * y).div_ceil(multiprocessors.max(1)) * tile.cost
+}
+
+/// The tile with which the busiest multiprocessor is done first, of equals the widest.
+fn best_tile(rows: u32, out_blocks: u32, multiprocessors: u32) -> Tile {
+    let cost = |tile: &Tile| unit_cost(*tile, rows, out_blocks, multiprocessors);
+    let [wide, narrow, narrowest] = TILES;
+    let better = |a: Tile, b: Tile| if cost(&b) < cost(&a) { b } else { a };
+    better(better(wide, narrow), narrowest)
+}
+
+/// Cycles, roughly, that a product of so many pixels and units takes the busiest multiprocessor of a V100 of this size.
+pub fn tensor_effort(pixels: u32, units: u32, out_blocks: u32, multiprocessors: u32) -> u64 {
+    let tile = best_tile(pixels, out_blocks, multiprocessors);
+    4 * u64::from(units) * u64::from(unit_cost(tile, pixels, out_blocks, multiprocessors))
 }
 
 // SAFETY: repr(C), words of eight bytes and ten of four.
