@@ -130,7 +130,7 @@ impl Work {
         let mut instructions = count;
         match name {
             "mma" => instructions = self.add_matrix(opcode, count),
-            "ld" | "st" | "atom" | "red" | "shfl" | "ldmatrix" => self.memory += count,
+            "ld" | "st" | "atom" | "red" | "shfl" => self.memory += count,
             "cp" if !opcode.contains("group") => self.memory += count,
             "bra" | "bar" | "ret" | "exit" | "cp" => {}
             "cvt" | "ex2" | "lg2" | "rsqrt" | "sin" | "cos" | "tanh" => self.special += count,
