@@ -131,8 +131,7 @@ impl Work {
         match name {
             "mma" => instructions = self.add_matrix(opcode, count),
             "ld" | "st" | "atom" | "red" | "shfl" => self.memory += count,
-            "cp" if !opcode.contains("group") => self.memory += count,
-            "bra" | "bar" | "ret" | "exit" | "cp" => {}
+            "bra" | "bar" | "ret" | "exit" => {}
             "cvt" | "ex2" | "lg2" | "rsqrt" | "sin" | "cos" | "tanh" => self.special += count,
             // MUFU for the seed, then Newton's iterations and a correction.
             "div" | "rcp" | "sqrt" if double => {
