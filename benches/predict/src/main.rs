@@ -171,7 +171,7 @@ const ASSUMPTIONS: &str = "
 - *Expected* adds, for what a multiprocessor computes, 13 % (20 % on the tensor cores and shared memory), and 298 clocks for every
   barrier of a block and every round of blocks that a multiprocessor holds at a time: with fewer blocks they weigh more. The tensor
   cores' loop has no barrier: it waits where the products of all resident blocks take less than 400 clocks, which a load from a busy L2 is
-  taken to need (an idle one: about 200). DRAM and L2 give 67 % of their rate, less if blocks are fewer than multiprocessors. The simulator's figures for three fp32 layers and two products
+  assumed to need (an idle one: about 200). DRAM and L2 give 67 % of their rate, less if blocks are fewer than multiprocessors. The simulator's figures for three fp32 layers and two products
   are met within 15 %.
 - Clocks are 1.53 GHz (V100: 80 multiprocessors, 900 GB/s, L2 2048 bytes per clock) and 1.41 GHz (A100: 108, 1555 GB/s, 5120).
   Per clock, a multiprocessor issues 4 warp instructions, of which 2 fp32, 2 integer, 1 f64, 1 load or store, 1/2 conversion or
