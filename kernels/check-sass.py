@@ -87,7 +87,7 @@ def disassemble(cuobjdump, cubin):
 
 def inner_loop(text):
     """Of the loop with the most arithmetic: which instruction, how many of them, of how many instructions, and the loads
-    from shared memory: those of matrices where there are any."""
+    from shared memory."""
     code = [(int(a, 16), i) for a, i in re.findall(r"/\*([0-9a-f]{4,})\*/\s+([^;]+);", text)]
     place = {address: n for n, (address, _) in enumerate(code)}
     best = None
@@ -104,7 +104,7 @@ def inner_loop(text):
                     "work": work,
                     "count": count,
                     "of": sum(o != "NOP" for o in opcodes),
-                    "shared": sum(o.startswith("LDSM") for o in opcodes) or sum(o.startswith("LDS") for o in opcodes),
+                    "shared": sum(o.startswith("LDS") for o in opcodes),
                 }
     return best
 
@@ -114,8 +114,8 @@ def complaints(arch, name, kernel, loop):
         yield f"sm_{arch} {name}: {kernel['local']} bytes of local memory, {kernel['spills']} bytes of spills"
     if name.startswith("conv_f32_128x128") and loop["count"] < 0.85 * loop["of"]:
         yield f"sm_{arch} {name}: {loop['count']} FFMA of {loop['of']} instructions"
-    if name.startswith(("conv_f16", "conv_tf32")) and arch >= 80 and loop["shared"] > 0.5 * loop["count"]:
-        yield f"sm_{arch} {name}: {loop['shared']} ldmatrix for {loop['count']} HMMA"
+    if name.startswith(("conv_f16", "conv_tf32")) and loop["shared"]:
+        yield f"sm_{arch} {name}: {loop['shared']} loads from shared memory in a loop that should have none"
     if "128x128" in name and occupancy(arch, kernel)[0] < 2:
         yield f"sm_{arch} {name}: {occupancy(arch, kernel)[0]} block per multiprocessor"
 

@@ -258,37 +258,6 @@ pub unsafe fn multiply_tf32(sums: &mut [f32; 4], a: [u32; 4], b: [u32; 2]) {
     }
 }
 
-/// Starts a copy of 16 bytes into shared memory, or of zeros.
-///
-/// # Safety
-/// Both places are there and aligned, the source even if it is not read.
-#[cfg(target_feature = "sm_80")]
-#[inline(always)]
-pub unsafe fn copy16(to: Shared, from: u64, zeros: bool) {
-    let bytes = if zeros { 0 } else { 16u32 };
-    // SAFETY: the caller's promise.
-    unsafe {
-        asm!("cp.async.cg.shared.global [{0}], [{1}], 16, {2};", in(reg32) to.0, in(reg64) from, in(reg32) bytes,
-            options(nostack, preserves_flags));
-    }
-}
-
-/// Ends a group of copies.
-#[cfg(target_feature = "sm_80")]
-#[inline(always)]
-pub fn end_copies() {
-    // SAFETY: no access of its own.
-    unsafe { asm!("cp.async.commit_group;", options(nostack, preserves_flags)) }
-}
-
-/// Waits until at most `LATER` groups of this thread's copies are not there yet.
-#[cfg(target_feature = "sm_80")]
-#[inline(always)]
-pub fn wait_for_copies<const LATER: u32>() {
-    // SAFETY: no access of its own.
-    unsafe { asm!("cp.async.wait_group {};", const LATER, options(nostack, preserves_flags)) }
-}
-
 /// Says how many threads a block of this kernel has, and how many blocks a multiprocessor shall hold: the assembler then
 /// keeps to the registers that allows.
 ///
@@ -376,20 +345,6 @@ impl Shared {
                 options(readonly, nostack, preserves_flags));
         }
         [a, b]
-    }
-
-    /// Four matrices of 8 rows × 16 bytes: lane l names row l % 8 of matrix l / 8, and gets four bytes of each matrix.
-    #[cfg(target_feature = "sm_80")]
-    #[inline(always)]
-    pub unsafe fn load_matrices(self) -> [u32; 4] {
-        let (a, b, c, d);
-        // SAFETY: the caller's promise, and all lanes come here.
-        unsafe {
-            asm!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{0}, {1}, {2}, {3}}}, [{4}];",
-                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.0,
-                options(readonly, nostack, preserves_flags));
-        }
-        [a, b, c, d]
     }
 
     #[inline(always)]

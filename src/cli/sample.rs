@@ -111,7 +111,7 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
         batch: args.batch.states(),
     };
     if args.batch == Batch::AUTO {
-        driver.batch = driver.largest_batch(engine.as_ref())?;
+        driver.batch = driver.best_batch(engine.as_ref())?;
     }
     signals::catch()?;
     let (count, steps) = (args.count, settings.steps().len());

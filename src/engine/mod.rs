@@ -132,6 +132,12 @@ pub trait Engine {
         true
     }
 
+    /// What a step of the plan would take with another batch, in a unit of its own, where the size of a batch decides how well the
+    /// device is filled.
+    fn effort(&self, _plan: &Plan, _batch: usize) -> Option<u64> {
+        None
+    }
+
     /// The most floating-point operations in a second that the device can do in the engine's precision, in GFLOP/s: by
     /// its data sheet where it tells enough, measured on a CPU.
     fn peak_gflops(&self) -> Option<f64>;

@@ -90,6 +90,11 @@ impl Engine for SeveralEngines {
         engine.can_index(&plan.with_batch(self.parts(plan.batch)[0], engine.target()))
     }
 
+    /// Of the engine that has most to do.
+    fn effort(&self, plan: &Plan, batch: usize) -> Option<u64> {
+        self.engines[0].effort(plan, self.parts(batch)[0])
+    }
+
     fn peak_gflops(&self) -> Option<f64> {
         self.engines.iter().map(|e| e.peak_gflops()).sum()
     }

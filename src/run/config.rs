@@ -108,7 +108,7 @@ impl Pictures {
 #[serde(untagged)]
 pub enum Batch {
     Of(usize),
-    /// As many as the device has room for
+    /// As many as the device has room for, or somewhat fewer that fill it better
     Auto(Auto),
 }
 

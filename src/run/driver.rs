@@ -6,7 +6,7 @@ use super::checkpoint::{Checkpoint, Slot};
 use crate::engine::{Constants, Engine, Session, State};
 use crate::methods::options::between;
 use crate::methods::{BatchPlan, Given, Left, Method, Pass, Samples};
-use crate::plan::{Program, Step};
+use crate::plan::{Plan, Program, Step};
 use crate::{Error, ImageShape, Result};
 
 /// A method and what it reconstructs: `images` measured images, or as many draws from the prior where there is no problem.
@@ -193,12 +193,13 @@ impl Driver<'_> {
         self.method.passes(self.given).into_iter().map(bytes).max().unwrap_or(0)
     }
 
-    /// The largest batch of the run's states that the device has room for, or the given one where the device does not say
-    /// how much it has.
+    /// The batch of the run's states that the device is through with first, of those that it has room for; or the given one where
+    /// the device does not say how much it has. The largest, unless a smaller one fills a GPU's multiprocessors better, or the last of
+    /// the batches.
     ///
     /// # Errors
     /// [`Error::Device`] if not even one state fits.
-    pub fn largest_batch(&self, engine: &dyn Engine) -> Result<usize> {
+    pub fn best_batch(&self, engine: &dyn Engine) -> Result<usize> {
         // First, because it opens the libraries that a session will use, and they take memory too.
         let bytes = self.bytes(engine, 1);
         let Some(free) = engine.free_bytes() else {
@@ -226,7 +227,19 @@ impl Driver<'_> {
                 high = middle - 1;
             }
         }
-        Ok(low)
+        let passes = self.method.passes(self.given);
+        let plans: Vec<Plan> = passes
+            .iter()
+            .map(|pass| pass.compile(low, engine.target()).plan)
+            .collect();
+        let states = self.images * self.given.chains;
+        let effort = |batch: usize| -> Option<u64> {
+            let one: Option<u64> = plans.iter().map(|plan| engine.effort(plan, batch)).sum();
+            Some(states.div_ceil(batch) as u64 * one?)
+        };
+        // Much smaller ones would pay for their launches more often.
+        let best = (low.div_ceil(2)..=low).rev().min_by_key(|&batch| effort(batch));
+        Ok(best.expect("one state fits"))
     }
 
     fn constants<'b>(&'b self, steps: &'b [Step], stage: &'static str) -> Constants<'b> {

@@ -150,8 +150,8 @@ impl Run {
         }
         if run.config.batch == Batch::AUTO {
             let drivers = (0..run.methods.len()).map(|index| run.driver(index));
-            let largest = drivers.map(|driver| driver.largest_batch(engine));
-            let batch = largest.reduce(|a, b| Ok(a?.min(b?))).expect("there is a method")?;
+            let best = drivers.map(|driver| driver.best_batch(engine));
+            let batch = best.reduce(|a, b| Ok(a?.min(b?))).expect("there is a method")?;
             run.config.batch = Batch::Of(batch);
         }
         Ok(run)

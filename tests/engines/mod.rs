@@ -7,11 +7,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use qcs::engine::cpu::CpuEngine;
-use qcs::engine::cuda::laid_out::{LaidOut, target};
+use qcs::engine::cuda::laid_out::{LaidOut, target, target_with_transforms};
 use qcs::engine::{Constants, Engine, Precision, Session, State, Wait};
 use qcs::plan::{Op, Plan, Program, Target, TensorId};
 use qcs::{Error, Result};
 use qcs_emulator::{Buffer, Device, LaunchConfig, LoadedModule, Options, Params, Report};
+use qcs_kernels::network::conv::tensor::Generation;
 use qcs_kernels::{PTX_SM_70, PTX_SM_80};
 
 /// All engines that compute in a precision.
@@ -56,6 +57,15 @@ impl Emulated {
             reports: Rc::default(),
         }
     }
+
+    /// The same with so many bytes for Winograd's transforms of a layer.
+    #[allow(dead_code)] // not every test program asks for it
+    pub fn with_transforms(self, bytes: usize) -> Self {
+        Self {
+            target: target_with_transforms(self.precision, bytes),
+            ..self
+        }
+    }
 }
 
 impl Engine for Emulated {
@@ -86,7 +96,9 @@ impl Engine for Emulated {
     fn session<'a>(&'a mut self, plan: &'a Plan, constants: Constants<'a>) -> Result<Box<dyn Session + 'a>> {
         let laid_out = LaidOut::new(plan, constants, self.precision);
         let memory = Memory(self.device.poisoned(laid_out.bytes()));
-        laid_out.upload(&mut |offset, bytes| memory.write(offset, bytes))?;
+        laid_out.upload(Generation::of(self.architecture), &mut |offset, bytes| {
+            memory.write(offset, bytes)
+        })?;
         Ok(Box::new(EmulatedSession {
             device: Rc::clone(&self.device),
             module: Rc::clone(&self.module),

@@ -6,6 +6,7 @@ mod mutants;
 
 use engines::{Emulated, every_engine};
 use qcs::engine::cases::{Case, cases};
+use qcs::engine::cuda::laid_out::target;
 use qcs::engine::{Engine, Precision};
 use qcs_kernels::{PTX_SM_70, PTX_SM_80};
 
@@ -78,9 +79,11 @@ fn convolutions_move_full_sectors_without_bank_conflicts() {
         "conv fp32 1×16→8×9×9",
         "conv fp32 5×16→32×14×14 9 taps",
         "16 1×128→128×16×16",
-        "16 5×16→72×64×65",
+        "16 5×16→120×64×65",
+        "16 6×8→136×45×44",
         "32 1×128→128×16×16",
-        "32 5×16→72×64×65",
+        "32 5×16→120×64×65",
+        "32 6×8→136×45×44",
         "conv fp32 5×100→96×7×7",
         "conv fp32 1×72→72×16×16",
         "conv+norm fp32 5×8→72×65×63 1 taps, dilation 1, Elu + 0",
@@ -92,7 +95,13 @@ fn convolutions_move_full_sectors_without_bank_conflicts() {
         let of_conv = |kernel: &str| kernel.starts_with("conv") || kernel.starts_with("winograd");
         for report in reports.iter().filter(|report| of_conv(&report.kernel)) {
             let kernel = &report.kernel;
-            assert_eq!(report.memory.shared_conflicts, 0, "{kernel}");
+            // Volta's sums lie so that four lanes meet in a bank when the warps store them to be added up, once in the end.
+            let most = if architecture == 70 && kernel.starts_with("conv_f16") {
+                3 * report.memory.shared_requests
+            } else {
+                0
+            };
+            assert!(report.memory.shared_conflicts <= most, "{kernel}");
             // A pixel of eight halves is half a sector, and a shifted row may begin in the middle of one.
             let least = if kernel.starts_with("conv_f16") { 0.9 } else { 1.0 };
             let full = report.sector_efficiency();
@@ -124,5 +133,48 @@ fn statistics_spare_the_norm_its_passes_over_the_map() {
         assert_eq!(with - without, map / 8);
         assert_eq!(bytes("norm_merge")[0], 5 * map / 16 + coefficients);
         assert_eq!(bytes("norm_moments")[0], 2 * map + coefficients);
+    }
+}
+
+/// Layers that Winograd's algorithm computes, once as one part and once in parts of one and of two images.
+#[test]
+fn a_batch_in_parts_gives_what_the_whole_gives() {
+    let chosen = [
+        "conv fp32 3×104→100×14×14 9 taps, dilation 1, Elu",
+        "conv fp32 5×100→96×7×7 9 taps, dilation 1, NormElu",
+        "conv+norm fp32 2×72→72×16×16 9 taps, dilation 1, NormElu + 1000",
+        "conv+norm fp32 2×88→88×20×32 9 taps, dilation 2, Elu + 0",
+    ];
+    for case in cases().iter().filter(|case| chosen.contains(&case.name.as_str())) {
+        let run = |bytes: usize| {
+            let mut gpu = Emulated::new(PTX_SM_70, 70, Precision::Fp32, false).with_transforms(bytes);
+            let error = case.run(&mut gpu).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+            let transforms = gpu
+                .reports
+                .borrow()
+                .iter()
+                .filter(|r| r.kernel == "winograd_output")
+                .count();
+            (error, transforms)
+        };
+        let scratch = case
+            .setup(&*target(Precision::Fp32))
+            .plan
+            .instructions()
+            .map(|i| i.scratch.len())
+            .max();
+        let (whole, parts) = run(usize::MAX);
+        let images: usize = case.name.split(['×', ' ']).find_map(|word| word.parse().ok()).unwrap();
+        let per_image = scratch.unwrap() / images;
+        for at_a_time in [1, 2] {
+            let (error, in_parts) = run(at_a_time * per_image);
+            assert_eq!(error, whole, "{}", case.name);
+            assert!(
+                in_parts > parts || images <= at_a_time,
+                "{}: {in_parts} parts",
+                case.name
+            );
+        }
+        assert!(whole <= case.bound, "{}", case.name);
     }
 }

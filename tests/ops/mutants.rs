@@ -79,14 +79,16 @@ impl Mutant {
 const BARRIER: &str = "bar.sync \t0;";
 
 /// Edits that both architectures' PTX allows.
-const MUTANTS: [Mutant; 17] = [
+const MUTANTS: [Mutant; 19] = [
     Mutant::new("advance_step", "set_level", ", 1;", ", 0;", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv fp32 1×1→16", BARRIER, "", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv fp32 1×16→32", BARRIER, "", Which::Last),
-    Mutant::new("conv_f16_64x64", "conv fp16 2×24", BARRIER, "", Which::Last),
+    Mutant::new("conv_f16_64x16", "conv fp16 2×24", BARRIER, "", Which::Last),
+    Mutant::new("conv_f16_64x32", "conv fp16 6×8", BARRIER, "", Which::Last),
+    Mutant::new("conv_f16_64x64", "conv fp16 5×16→120", BARRIER, "", Which::First),
     // What a convolution leaves for the next one
     Mutant::new(
-        "conv_f16_64x64",
+        "conv_f16_64x16",
         "conv fp16 3×24→32×7×8",
         "ex2.approx",
         "lg2.approx",
@@ -100,7 +102,7 @@ const MUTANTS: [Mutant; 17] = [
         Which::First,
     ),
     Mutant::new(
-        "conv_f16_64x64",
+        "conv_f16_64x16",
         "conv+norm fp16 2×24",
         ", 16, 31, -1;",
         ", 2, 31, -1;",
@@ -144,20 +146,9 @@ const MUTANTS: [Mutant; 17] = [
 
 /// Edits of what only the newer architecture has.
 const MUTANTS_SM_80: [Mutant; 2] = [
-    Mutant::new(
-        "conv_f16_64x64",
-        "conv fp16 2×24",
-        "cp.async.wait_group 1;",
-        "cp.async.wait_group 2;",
-        Which::First,
-    ),
-    Mutant::new(
-        "conv_tf32_64x64",
-        "conv tf32 2×24",
-        "cp.async.wait_group 1;",
-        "",
-        Which::First,
-    ),
+    // Which part of a pixel's unit is a lane's
+    Mutant::new("conv_tf32_64x16", "conv tf32 2×24", ", 2, 3;", ", 1, 3;", Which::First),
+    Mutant::new("conv_tf32_64x16", "conv tf32 2×24", BARRIER, "", Which::First),
 ];
 
 fn every_mutant_is_noticed(mutants: &[Mutant], ptx: &str, architecture: u32) {

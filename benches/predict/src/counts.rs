@@ -27,8 +27,10 @@ pub struct Launch {
     pub mix: BTreeMap<String, u64>,
     /// 32-byte sectors that may be found in L1: those of plain loads
     pub l1_sectors: u64,
-    /// Those that L1 does not serve: stores, atomics, `cp.async.cg`
+    /// Those of stores and atomics
     pub l2_sectors: u64,
+    /// Those of loads that L2 serves at least: what a block reads, each once. L1 may serve the others.
+    pub missed_sectors: u64,
     pub shared_wavefronts: u64,
     /// Bytes of the sectors read and of those written, each once
     pub bytes_once: u64,
@@ -68,6 +70,7 @@ impl Launch {
             mix: mix.collect::<Option<_>>()?,
             l1_sectors,
             l2_sectors,
+            missed_sectors: memory("read_by_blocks")? / 32,
             shared_wavefronts: memory("shared_wavefronts")?,
             bytes_once: touched * blocks / blocks.min(SAMPLE),
         })
@@ -127,9 +130,8 @@ impl Work {
         let mut instructions = count;
         match name {
             "mma" => instructions = self.add_matrix(opcode, count),
-            "ld" | "st" | "atom" | "red" | "shfl" | "ldmatrix" => self.memory += count,
-            "cp" if !opcode.contains("group") => self.memory += count,
-            "bra" | "bar" | "ret" | "exit" | "cp" => {}
+            "ld" | "st" | "atom" | "red" | "shfl" => self.memory += count,
+            "bra" | "bar" | "ret" | "exit" => {}
             "cvt" | "ex2" | "lg2" | "rsqrt" | "sin" | "cos" | "tanh" => self.special += count,
             // MUFU for the seed, then Newton's iterations and a correction.
             "div" | "rcp" | "sqrt" if double => {

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::counts::Launch;
+
 /// A GPU as its data sheet and white paper describe it. Rates are per clock, and per multiprocessor where not said otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Gpu {
@@ -73,6 +75,16 @@ pub struct Resources {
     pub blocks_per_multiprocessor: u64,
     /// Machine instructions of the inner loop per fused multiply-add or matrix instruction in it
     pub instructions_per_fma: Option<f64>,
+    /// Matrix instructions of an inner loop that loads its operands from memory, without a barrier
+    pub matrix_instructions: Option<f64>,
+}
+
+impl Resources {
+    /// Passes of a warp through such a loop.
+    pub fn passes(&self, launch: &Launch) -> f64 {
+        let of_warp = launch.work().fma / (launch.blocks * launch.warps_per_block).max(1) as f64;
+        self.matrix_instructions.map_or(0.0, |of_pass| of_warp / of_pass)
+    }
 }
 
 /// The table of one architecture in `kernels/RESOURCES.md`.
@@ -93,6 +105,7 @@ fn resources_of(row: &str) -> Option<(String, Resources)> {
         Resources {
             blocks_per_multiprocessor: cells[5].parse().ok()?,
             instructions_per_fma: number(0).zip(number(3)).map(|(fma, all)| all / fma),
+            matrix_instructions: number(0).filter(|_| words[1] == "HMMA" && !words.contains(&"shared")),
         },
     ))
 }

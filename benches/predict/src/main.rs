@@ -164,13 +164,14 @@ const ASSUMPTIONS: &str = "
 
 - *bound* is what takes the largest part of the op's least time: *launch* is the cost of the nodes. *MB once* are the sectors that a
   launch touches, each once (of a product or a convolution no more than its operands), at the rate of DRAM: L2 is taken to serve all further accesses within a launch, and nothing
-  from one launch to the next. There alone an A100, whose L2 of 40 MB holds several maps, may be faster. *MB asked* are the sectors of all requests. Those of stores and of `cp.async.cg` pass L2; those
-  of other loads pass L1, on the path of shared memory, where 16 bytes per lane take four passes, broadcast or not. MB are those of the last GPU of a table.
+  from one launch to the next. There alone an A100, whose L2 of 40 MB holds several maps, may be faster. *MB asked* are the sectors of all requests. Those of stores pass L2, and of loads what a block
+  reads, each sector once; all loads pass L1, on the path of shared memory, where 16 bytes per lane take four passes, broadcast or not. MB are those of the last GPU of a table.
 - *busy* is the tail: blocks are equal and whole, and the multiprocessor with the most of them decides. A multiprocessor with
   fewer than four warps uses as many of its four schedulers.
 - *Expected* adds, for what a multiprocessor computes, 13 % (20 % on the tensor cores and shared memory), and 298 clocks for every
-  barrier of a block and every round of blocks that a multiprocessor holds at a time: with fewer blocks they weigh more. DRAM
-  gives 67 % of its rate, less if blocks are fewer than multiprocessors. The simulator's figures for three fp32 layers and two products
+  barrier of a block and every round of blocks that a multiprocessor holds at a time: with fewer blocks they weigh more. The tensor
+  cores' loop has no barrier: it waits where the products of all resident blocks take less than 400 clocks, which a load from a busy L2 is
+  assumed to need (an idle one: about 200). DRAM and L2 give 67 % of their rate, less if blocks are fewer than multiprocessors. The simulator's figures for three fp32 layers and two products
   are met within 15 %.
 - Clocks are 1.53 GHz (V100: 80 multiprocessors, 900 GB/s, L2 2048 bytes per clock) and 1.41 GHz (A100: 108, 1555 GB/s, 5120).
   Per clock, a multiprocessor issues 4 warp instructions, of which 2 fp32, 2 integer, 1 f64, 1 load or store, 1/2 conversion or

@@ -19,6 +19,12 @@ const LATENCY: f64 = 298.0;
 /// layers that the simulator ran on the tensor cores, whose loads from shared memory come in bursts.
 const OVERHEAD: f64 = 1.13;
 const OVERHEAD_IN_BURSTS: f64 = 1.2;
+/// Cycles from a load to its value, if L2 has it and all multiprocessors ask: an assumption, twice what microbenchmarks find of an idle
+/// L2, about 200 on either GPU. `docs/performance.md` has what other values would give. A main loop without barriers waits if its next operands take longer than the
+/// products that are computed meanwhile, of all blocks that a multiprocessor holds.
+const LOAD: f64 = 400.0;
+/// Times that such a loop's pass waits for operands: it is unrolled, and its two parts load for each other.
+const LOADS_PER_PASS: f64 = 2.0;
 /// Share of the DRAM's rate that kernels get, if all multiprocessors ask: 607 of 900 GB/s, `matrix_times` in the simulator.
 const DRAM_SHARE: f64 = 0.67;
 
@@ -37,7 +43,10 @@ pub struct Prediction {
 /// The largest of the lower bounds.
 pub fn predict(launch: &Launch, gpu: &Gpu, resources: Resources) -> Prediction {
     let work = as_compiled(launch, resources);
-    let (l1, l2) = (launch.l1_sectors as f64, launch.l2_sectors as f64);
+    let (l1, l2) = (
+        launch.l1_sectors as f64,
+        (launch.l2_sectors + launch.missed_sectors) as f64,
+    );
     let lanes = schedulers_with_work(launch, gpu, resources) / SCHEDULERS;
     let busy = busy(launch.blocks, gpu.multiprocessors);
     // Work of the whole launch at a rate per clock and multiprocessor.
@@ -90,11 +99,19 @@ fn expected(launch: &Launch, gpu: &Gpu, resources: Resources, bounds: &[(&'stati
         _ => OVERHEAD,
     };
     // Blocks of the busiest multiprocessor come in rounds of as many as it holds; the last may be half filled.
-    let rounds = launch
-        .blocks
-        .div_ceil(gpu.multiprocessors)
-        .div_ceil(resources.blocks_per_multiprocessor);
-    let waiting = rounds as f64 * launch.barriers() * LATENCY / gpu.clock;
+    let given = launch.blocks.div_ceil(gpu.multiprocessors);
+    let resident = given.min(resources.blocks_per_multiprocessor);
+    let rounds = given.div_ceil(resources.blocks_per_multiprocessor);
+    let waiting_for_loads = |resident: u64| {
+        let steps = LOADS_PER_PASS * resources.passes(launch);
+        let of_step = computing * overhead * gpu.clock / (given as f64 * steps.max(1.0));
+        steps * (LOAD - resident as f64 * of_step).max(0.0)
+    };
+    let last = given - (rounds - 1) * resident;
+    let waiting = (rounds as f64 * launch.barriers() * LATENCY
+        + (rounds - 1) as f64 * waiting_for_loads(resident)
+        + waiting_for_loads(last))
+        / gpu.clock;
     let asking = launch.blocks.min(gpu.multiprocessors) as f64 / gpu.multiprocessors as f64;
     (computing * overhead + waiting).max(moving / (DRAM_SHARE * asking))
 }
@@ -138,6 +155,7 @@ mod tests {
     const RESOURCES: Resources = Resources {
         blocks_per_multiprocessor: 2,
         instructions_per_fma: None,
+        matrix_instructions: None,
     };
 
     fn launch(blocks: u64, opcode: &str, count: u64) -> Launch {
@@ -212,6 +230,24 @@ mod tests {
         // rotate_out and rotate_in, 53 and 76 µs in the simulator.
         assert!((bytes(125) / 53e-6 - 1.0).abs() < 0.03, "{:e}", bytes(125));
         assert!((bytes(63) / 76e-6 - 1.0).abs() < 0.15, "{:e}", bytes(63));
+    }
+
+    #[test]
+    fn a_loop_without_barriers_waits_for_loads_that_its_products_do_not_hide() {
+        // Of each of four warps 100 steps of 128 cycles: 256 HMMA are 64 of the PTX, in two steps.
+        let loop_of = Resources {
+            blocks_per_multiprocessor: 4,
+            matrix_instructions: Some(256.0),
+            ..RESOURCES
+        };
+        let cycles = |blocks: u64| {
+            let mma = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32";
+            let launch = launch(80 * blocks, mma, 80 * blocks * 4 * 50 * 64);
+            predict(&launch, &V100, loop_of).expected * V100.clock / 100.0
+        };
+        let step = 1.2 * 32.0 * 4.0 * 2048.0 / 1024.0;
+        assert!(close(cycles(1), LOAD), "one block, the next operands after 400 cycles");
+        assert!(close(cycles(2), 2.0 * step), "two compute for longer than that");
     }
 
     fn close(a: f64, b: f64) -> bool {

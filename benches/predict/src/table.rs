@@ -239,6 +239,7 @@ mod tests {
         let known = Resources {
             blocks_per_multiprocessor: 2,
             instructions_per_fma: None,
+            matrix_instructions: None,
         };
         let resources = ["conv_prepare_f16", "conv_f16_64x64", "elu"].map(|name| (name.to_owned(), known));
         let conv = ["conv_prepare_f16", "conv_f16_64x64"];
@@ -262,6 +263,7 @@ mod tests {
         let known = Resources {
             blocks_per_multiprocessor: 2,
             instructions_per_fma: None,
+            matrix_instructions: None,
         };
         let part = ["winograd_input_elu", "conv_f32_64x64_none", "winograd_output"];
         let resources = part.map(|name| (name.to_owned(), known));

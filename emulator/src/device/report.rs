@@ -33,6 +33,8 @@ pub struct Report {
     /// Bytes of the sectors that were read and written, each once.
     pub bytes_read: u64,
     pub bytes_written: u64,
+    /// Bytes of the sectors that a block reads, each once, of all blocks: what a cache that blocks do not share cannot serve.
+    pub read_by_blocks: u64,
     /// Bytes of sectors that were read with `.nc` and written by the same launch, which hardware need not notice
     pub constant_written: u64,
     /// The counters by PTX line, for lines that touch memory.
@@ -73,6 +75,7 @@ impl Report {
             memory,
             bytes_read: profile.read.bytes(),
             bytes_written: profile.written.bytes(),
+            read_by_blocks: profile.read_by_blocks,
             constant_written: profile.constant.common(&profile.written).bytes(),
             lines,
         }
@@ -87,6 +90,7 @@ impl Report {
         self.memory.add(&other.memory);
         self.bytes_read += other.bytes_read;
         self.bytes_written += other.bytes_written;
+        self.read_by_blocks += other.read_by_blocks;
         self.constant_written += other.constant_written;
         for (name, count) in &other.mix {
             *self.mix.entry(name.clone()).or_insert(0) += count;
@@ -129,6 +133,7 @@ impl Report {
         let memory = counters(Object::new(), &self.memory)
             .integer("bytes_read", self.bytes_read)
             .integer("bytes_written", self.bytes_written)
+            .integer("read_by_blocks", self.read_by_blocks)
             .integer("constant_written", self.constant_written)
             .number("sectors_per_request", self.sectors_per_request())
             .number("sector_efficiency", self.sector_efficiency());

@@ -72,7 +72,7 @@ impl<'a> Block<'a> {
                 progress |= self.run_warp(warp)?;
             }
             if warps.iter().all(|w| w.alive == 0) {
-                self.profile.blocks += 1;
+                self.profile.end_block();
                 return Ok(());
             }
             if stop.load(Ordering::Relaxed) {

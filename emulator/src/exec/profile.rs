@@ -98,6 +98,9 @@ pub struct Profile {
     pub written: Footprint,
     /// Sectors read with `.nc`
     pub constant: Footprint,
+    /// Sectors that the block under way has read, and bytes of those that each block before it read, each once
+    of_block: Footprint,
+    pub read_by_blocks: u64,
     pub blocks: u64,
 }
 
@@ -115,6 +118,8 @@ impl Profile {
             read: Footprint::default(),
             written: Footprint::default(),
             constant: Footprint::default(),
+            of_block: Footprint::default(),
+            read_by_blocks: 0,
             blocks: 0,
         }
     }
@@ -130,6 +135,7 @@ impl Profile {
         });
         self.executed.iter_mut().for_each(|count| scaled(count, some));
         scaled(&mut self.thread_instructions, some);
+        scaled(&mut self.read_by_blocks, some);
         for counters in &mut self.memory {
             for count in counters.all_mut() {
                 scaled(count, some);
@@ -142,10 +148,17 @@ impl Profile {
         self.executed.iter_mut().zip(&other.executed).for_each(|(a, b)| *a += b);
         self.memory.iter_mut().zip(&other.memory).for_each(|(a, b)| a.add(b));
         self.thread_instructions += other.thread_instructions;
+        self.read_by_blocks += other.read_by_blocks;
         self.read.merge(&other.read);
         self.written.merge(&other.written);
         self.constant.merge(&other.constant);
         self.blocks += other.blocks;
+    }
+
+    /// A block has come to its end.
+    pub fn end_block(&mut self) {
+        self.blocks += 1;
+        self.read_by_blocks += std::mem::take(&mut self.of_block).bytes();
     }
 
     /// Counts one warp-wide access. The first active lane decides the space of a generic one.
@@ -163,12 +176,12 @@ impl Profile {
                 let (sectors, distinct) = sectors(addresses, mask, request.bytes as u64);
                 counters.global_sectors += sectors;
                 counters.global_bytes += distinct * request.bytes as u64;
-                let footprint = if request.write {
-                    &mut self.written
+                if request.write {
+                    self.written.touch(addresses, mask);
                 } else {
-                    &mut self.read
-                };
-                footprint.touch(addresses, mask);
+                    self.read.touch(addresses, mask);
+                    self.of_block.touch(addresses, mask);
+                }
             }
             Space::Shared => {
                 let (wavefronts, conflicts) = wavefronts(addresses, mask, request.bytes);
@@ -279,6 +292,21 @@ mod tests {
         other.touch(&lanes(|l| 128 * l), 0xff);
         footprint.merge(&other);
         assert_eq!(footprint.bytes(), (5 + 6) * 32, "two of the eight sectors were known");
+    }
+
+    #[test]
+    fn what_two_blocks_read_is_read_twice() {
+        let mut profile = Profile::new(1, true);
+        let request = Request {
+            space: Space::Global,
+            bytes: 4,
+            write: false,
+        };
+        for reads in [2, 1] {
+            (0..reads).for_each(|_| profile.access(0, request, &lanes(|l| 4 * l), u32::MAX));
+            profile.end_block();
+        }
+        assert_eq!((profile.read.bytes(), profile.read_by_blocks), (128, 256));
     }
 
     #[test]

@@ -169,8 +169,8 @@ fn tensor_shapes() -> Vec<Shape> {
         plus(Shape::new(2, 40, 72, 5, 7).pointwise()),
         plus(Shape::new(3, 8, 8, 1, 1)),
         plus(Shape::new(1, 128, 128, 16, 16)),
-        // Enough pixels for the large tile.
-        plus(Shape::new(5, 16, 72, 64, 65)),
+        // Enough pixels for the widest tile, and for the one between.
+        plus(Shape::new(5, 16, 120, 64, 65)),
         plus(Shape::new(6, 8, 136, 45, 44).pointwise()),
         // What prepares the input
         Shape::new(1, 8, 16, 7, 7).after(Elu),
@@ -231,7 +231,7 @@ fn case(shape: Shape, precision: Precision) -> Case {
     .in_precision(precision)
 }
 
-/// A layer and one that takes its output: of whole units, which the first one prepares for the second, in both tiles; of others;
+/// A layer and one that takes its output: of whole units, which the first one prepares for the second, in the widest tile and in the narrowest; of others;
 /// and behind a norm.
 fn chained_shapes() -> [(Shape, Shape); 6] {
     use Before::{Elu, None, NormElu};
@@ -243,7 +243,7 @@ fn chained_shapes() -> [(Shape, Shape); 6] {
         (first(1, 20, 9), second(1, 20, 9).after(Elu)),
         (first(2, 40, 9), second(2, 40, 9).after(Elu)),
         (first(2, 32, 7), second(2, 32, 7).after(NormElu)),
-        (first(5, 64, 64).pointwise(), second(5, 64, 64).after(Elu).pointwise()),
+        (first(1, 64, 64).pointwise(), second(1, 64, 64).after(Elu).pointwise()),
     ]
 }
 

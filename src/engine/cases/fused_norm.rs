@@ -45,6 +45,7 @@ fn tensor_shapes() -> Vec<Shape> {
         Shape::new(2, 24, 40, 7, 9),
         Shape::new(3, 8, 24, 3, 3),
         Shape::new(5, 16, 72, 65, 63).pointwise(),
+        Shape::new(1, 16, 64, 65, 63).pointwise(),
     ];
     shapes.map(Shape::plus_residual).into()
 }

@@ -1,13 +1,14 @@
 //! How a convolution is computed: a matter of the precision and of the layer's shape, never of the batch or the GPU, or bits
 //! would depend on them.
 
+use qcs_kernels::global::Global;
 use qcs_kernels::launch::BLOCK;
 use qcs_kernels::network::conv::prepare::prepared_words;
 use qcs_kernels::network::conv::rounding::Rounding;
 use qcs_kernels::network::conv::statistics::{statistics_len, statistics_pay};
-use qcs_kernels::network::conv::tensor::{pack_tensor_weights, packed_tensor_words};
-use qcs_kernels::network::conv::winograd::{Tiling, pack_winograd_weights, packed_winograd_len};
-use qcs_kernels::network::conv::{pack_weights, packed_len};
+use qcs_kernels::network::conv::tensor::{Generation, pack_tensor_weights, packed_tensor_words, tensor_effort};
+use qcs_kernels::network::conv::winograd::{Product, Tiling, pack_winograd_weights, packed_winograd_len};
+use qcs_kernels::network::conv::{ConvArgs, pack_weights, packed_len};
 
 use crate::engine::Precision;
 use crate::plan::{Contents, Conv, TensorId};
@@ -71,13 +72,59 @@ impl Layer {
         }
     }
 
-    /// Bytes of what the layer's input becomes on its way into the products.
-    pub fn scratch_bytes(&self, precision: Precision, batch: usize) -> usize {
+    /// Bytes of what the layer's input becomes on its way into the products; of Winograd's transforms at most so many, or those
+    /// of one image.
+    pub fn scratch_bytes(&self, precision: Precision, batch: usize, transforms: usize) -> usize {
         let (in_blocks, out_blocks) = self.blocks();
         match self.algorithm(precision) {
             Algorithm::Direct => 0,
-            Algorithm::Winograd(tiling) => tiling.scratch_bytes(batch as u32, in_blocks, out_blocks),
+            Algorithm::Winograd(tiling) => tiling.scratch_bytes(transforms, batch as u32, in_blocks, out_blocks),
             Algorithm::Tensor(rounding) => 4 * prepared_words(rounding, batch, self.inputs, self.height * self.width),
+        }
+    }
+
+    /// Cycles, roughly, that the layer's products take the busiest multiprocessor.
+    pub fn effort(&self, precision: Precision, images: u32, multiprocessors: u32) -> u64 {
+        let (in_blocks, out_blocks) = self.blocks();
+        let direct = ConvArgs {
+            input: Global::NONE,
+            coefficients: Global::NONE,
+            weights: Global::NONE,
+            bias: Global::NONE,
+            residual: Global::NONE,
+            output: Global::NONE,
+            statistics: Global::NONE,
+            images,
+            in_blocks,
+            out_blocks,
+            height: self.height as u32,
+            width: self.width as u32,
+            taps: self.taps() as u32,
+            dilation: self.dilation as u32,
+            elu: 0,
+            multiprocessors,
+            weights_per_image: 0,
+        };
+        match self.algorithm(precision) {
+            Algorithm::Direct => direct.effort(),
+            Algorithm::Winograd(tiling) => {
+                let product = Product {
+                    transformed: Global::NONE,
+                    weights: Global::NONE,
+                    sums: Global::NONE,
+                    tiles: images * tiling.per_image(),
+                    in_blocks,
+                    out_blocks,
+                    multiprocessors,
+                };
+                product.args().effort()
+            }
+            Algorithm::Tensor(rounding) => tensor_effort(
+                images * direct.height * direct.width,
+                rounding.units(self.inputs) as u32 * direct.taps,
+                out_blocks,
+                multiprocessors,
+            ),
         }
     }
 
@@ -112,17 +159,41 @@ impl Layer {
         }
     }
 
-    /// A weight as its kernel reads it, in words of four bytes.
-    pub fn pack(&self, precision: Precision, weight: &[f32]) -> Vec<u32> {
+    /// A weight as the kernel of this generation reads it, in words of four bytes.
+    pub fn pack(&self, precision: Precision, generation: Generation, weight: &[f32]) -> Vec<u32> {
         let mut packed = vec![0_u32; self.packed_words(precision)];
         let floats = bytemuck::cast_slice_mut(&mut packed);
         match self.algorithm(precision) {
             Algorithm::Direct => pack_weights(weight, self.outputs, self.inputs, self.taps(), floats),
             Algorithm::Winograd(_) => pack_winograd_weights(weight, self.outputs, self.inputs, floats),
             Algorithm::Tensor(rounding) => {
-                pack_tensor_weights(rounding, weight, self.outputs, self.inputs, self.taps(), &mut packed);
+                let (outputs, inputs) = (self.outputs, self.inputs);
+                pack_tensor_weights(generation, rounding, weight, outputs, inputs, self.taps(), &mut packed);
             }
         }
         packed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_that_fills_whole_rounds_takes_less_per_image() {
+        let layer = Layer {
+            inputs: 256,
+            outputs: 256,
+            height: 16,
+            width: 16,
+            kernel: 3,
+            dilation: 1,
+        };
+        let per_image = |images: u32| layer.effort(Precision::Fp16, images, 80) as f64 / f64::from(images);
+        assert!(
+            per_image(60) < per_image(64),
+            "960 tiles are twelve rounds, 1024 thirteen"
+        );
+        assert!(per_image(64) < per_image(1));
     }
 }

@@ -188,7 +188,7 @@ mod tests {
     fn kernels_are_listed_by_their_names() {
         let (volta, ampere) = (Image::kernels(70), Image::kernels(86));
         assert!(volta.contains(&"conv_f16_64x64") && volta.contains(&"advance_step"));
-        assert!(ampere.contains(&"conv_tf32_128x128") && !volta.contains(&"conv_tf32_128x128"));
+        assert!(ampere.contains(&"conv_tf32_64x64") && !volta.contains(&"conv_tf32_64x64"));
         assert!(
             volta
                 .iter()

@@ -1,6 +1,8 @@
 //! A plan as a device executes it: bytes at offsets of one allocation, and kernels with their arguments. Tests put it on the
 //! emulator without a driver between, where they can see every launch and break a kernel on purpose.
 
+use qcs_kernels::network::conv::tensor::Generation;
+
 use super::CudaTarget;
 use super::layout::{Layout, Write};
 use super::ops::{Call, Caller};
@@ -13,7 +15,12 @@ const MULTIPROCESSORS: u32 = 80;
 
 /// What the planner must know of a GPU that computes in this precision.
 pub fn target(precision: Precision) -> Box<dyn Target> {
-    Box::new(CudaTarget { precision })
+    Box::new(CudaTarget::new(precision))
+}
+
+/// The same with so many bytes for Winograd's transforms of a layer: with few, a batch is computed in parts.
+pub fn target_with_transforms(precision: Precision, transforms: usize) -> Box<dyn Target> {
+    Box::new(CudaTarget { precision, transforms })
 }
 
 /// A plan for a GPU whose products are all by our kernels.
@@ -44,17 +51,17 @@ impl<'a> LaidOut<'a> {
         self.layout.cursor
     }
 
-    /// Writes what does not change from batch to batch.
+    /// Writes what does not change from batch to batch, for kernels of this generation.
     ///
     /// # Errors
     /// Those of `write`, and of factorising A.
-    pub fn upload(&self, write: &mut Write<'_>) -> Result<()> {
+    pub fn upload(&self, generation: Generation, write: &mut Write<'_>) -> Result<()> {
         let spectrum = match self.constants.problem {
             Some(problem) if self.plan.needs_spectrum() => Some(problem.spectrum()?),
             _ => None,
         };
         self.layout
-            .upload(write, self.plan, self.constants, self.precision, spectrum)
+            .upload(write, self.plan, self.constants, self.precision, generation, spectrum)
     }
 
     /// Writes what belongs to the states.

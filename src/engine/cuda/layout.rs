@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use bytemuck::cast_slice;
+use qcs_kernels::network::conv::tensor::Generation;
 use qcs_kernels::network::padded;
 use qcs_kernels::sampler::StateKey;
 use qcs_kernels::sampler::step::StepRecord;
@@ -107,6 +108,7 @@ impl Layout {
         plan: &Plan,
         constants: Constants<'_>,
         precision: Precision,
+        generation: Generation,
         spectrum: Option<&Spectrum>,
     ) -> Result<()> {
         let weight = |id: ParamId| {
@@ -118,9 +120,9 @@ impl Layout {
             match packing {
                 Packing::Conv(conv) => {
                     let (layer, name) = (layer(plan, &conv), &plan.params()[id.0 as usize].name);
-                    let name = format!("cuda {name} {:?}", layer.algorithm(precision));
+                    let name = format!("cuda {name} {:?} {generation:?}", layer.algorithm(precision));
                     let prior = constants.prior.expect("checked when the session was made");
-                    let packed = prior.packed(name, || layer.pack(precision, weight(id)));
+                    let packed = prior.packed(name, || layer.pack(precision, generation, weight(id)));
                     write(offset, cast_slice(&packed))?;
                 }
                 Packing::Channels => {
@@ -185,15 +187,25 @@ fn layer(plan: &Plan, conv: &Conv) -> Layer {
     Layer::of(conv, |id| plan.tensor(id).contents)
 }
 
-/// Bytes of the largest map that a convolution's input becomes for the tensor cores.
-pub fn largest_prepared(plan: &Plan, precision: Precision) -> usize {
-    let layers = plan.instructions().filter_map(|instruction| match &instruction.op {
+fn layers(plan: &Plan) -> impl Iterator<Item = Layer> + '_ {
+    plan.instructions().filter_map(|instruction| match &instruction.op {
         Op::Network(NetworkOp::Conv(conv)) => Some(layer(plan, conv)),
         _ => None,
-    });
-    layers
+    })
+}
+
+/// What the convolutions of a plan take with another batch.
+pub fn effort(plan: &Plan, batch: usize, precision: Precision, multiprocessors: u32) -> u64 {
+    layers(plan)
+        .map(|layer| layer.effort(precision, batch as u32, multiprocessors))
+        .sum()
+}
+
+/// Bytes of the largest map that a convolution's input becomes for the tensor cores.
+pub fn largest_prepared(plan: &Plan, precision: Precision) -> usize {
+    layers(plan)
         .filter(|layer| matches!(layer.algorithm(precision), Algorithm::Tensor(_)))
-        .map(|layer| layer.scratch_bytes(precision, plan.batch))
+        .map(|layer| layer.scratch_bytes(precision, plan.batch, 0))
         .max()
         .unwrap_or(0)
 }

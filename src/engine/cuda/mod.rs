@@ -29,6 +29,7 @@ use std::time::Instant;
 
 use qcs_kernels::launch::BLOCK;
 use qcs_kernels::likelihood::ep_moments::partial_sums;
+use qcs_kernels::network::conv::winograd::SCRATCH_BYTES;
 
 use super::{Constants, Engine, Precision, Products, Session};
 use crate::plan::{Activation, Contents, Conv, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, SamplerOp, Target};
@@ -86,7 +87,7 @@ impl CudaEngine {
         Ok(Self {
             blas: OnceCell::new(),
             device: Rc::new(device),
-            target: CudaTarget { precision },
+            target: CudaTarget::new(precision),
             products: Products::default(),
             profiled: None,
         })
@@ -262,6 +263,12 @@ impl Engine for CudaEngine {
         layout::largest_prepared(plan, self.target.precision) <= PREPARED_BYTES
     }
 
+    /// Of the convolutions: most of a step, and what leaves multiprocessors idle at some sizes.
+    fn effort(&self, plan: &Plan, batch: usize) -> Option<u64> {
+        let multiprocessors = self.properties().multiprocessors;
+        Some(layout::effort(plan, batch, self.target.precision, multiprocessors))
+    }
+
     fn peak_gflops(&self) -> Option<f64> {
         let Properties {
             capability,
@@ -298,6 +305,17 @@ impl Engine for CudaEngine {
 /// the proposals of a Langevin step.
 struct CudaTarget {
     precision: Precision,
+    /// Bytes that Winograd's transforms of a layer may take
+    transforms: usize,
+}
+
+impl CudaTarget {
+    fn new(precision: Precision) -> Self {
+        Self {
+            precision,
+            transforms: SCRATCH_BYTES,
+        }
+    }
 }
 
 impl Target for CudaTarget {
@@ -327,7 +345,7 @@ impl Target for CudaTarget {
         match *op {
             Op::Network(NetworkOp::Conv(conv)) if conv.prepared.is_some() => 0,
             Op::Network(NetworkOp::Conv(conv)) => {
-                Layer::of(&conv, |id| plan.contents(id)).scratch_bytes(self.precision, batch)
+                Layer::of(&conv, |id| plan.contents(id)).scratch_bytes(self.precision, batch, self.transforms)
             }
             Op::Likelihood(LikelihoodOp::EpMoments { z, .. }) => {
                 let measurements = plan.contents(z).bytes(1) / 8;

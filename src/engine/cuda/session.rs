@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cudarc::driver::sys::CUfunction;
+use qcs_kernels::network::conv::tensor::Generation;
 
 use super::blas::Blas;
 use super::driver::{Device, Event, Graph, Lane, Memory, Pinned};
@@ -181,7 +182,8 @@ impl<'a> CudaSession<'a> {
             _ => None,
         };
         let mut write = |offset: usize, bytes: &[u8]| memory.write(offset, bytes);
-        layout.upload(&mut write, plan, constants, precision, spectrum)?;
+        let generation = Generation::of(device.properties.capability);
+        layout.upload(&mut write, plan, constants, precision, generation, spectrum)?;
         // What no kernel has written yet may be read where its value does not matter: the padding of a vector.
         memory.clear(0, plan.arena_bytes)?;
 

@@ -1,32 +1,55 @@
 //! The convolution on the tensor cores: what its kernels have in common.
 //!
 //! The same product of matrices as in fp32, cut along its depth into *units*: one tap of as many channels as a matrix
-//! instruction takes, 16 in half precision or 8 in TF32. A unit is two *planes* of 16 bytes per pixel or output, and a
-//! plane is what eight rows of a matrix fragment are read from without a bank conflict, in one piece. From barrier to barrier the
-//! kernels compute two units: with one, waiting takes as long as the products.
+//! instruction takes, 16 in half precision or 8 in TF32. A unit is two *planes* of 16 bytes per pixel or output. The four warps of
+//! a block deal the units among them and add up their sums in the end: so every output is summed in the same order in
+//! tiles of any size.
 
+use super::MOST_IN_BLOCKS;
 use super::rounding::Rounding;
 use super::statistics::{rows_per_image, statistics_len};
-use super::{MOST_IN_BLOCKS, StepCost, padded};
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
 
-/// Units from barrier to barrier.
-pub(super) const ROUND: u32 = 2;
+/// Warps of a block.
+pub(super) const WARPS: u32 = 4;
 
-/// Pixels and outputs of the large tile and of the small one, for layers that would not give every multiprocessor a large
-/// one. A block has two threads per pixel.
-const LARGE: u32 = 128;
-const SMALL: u32 = 64;
-/// Of a round.
-const LARGE_COST: StepCost = StepCost {
-    cycles: 1480,
-    resident: 2,
-};
-const SMALL_COST: StepCost = StepCost {
-    cycles: 500,
-    resident: 4,
-};
+/// Pixels of a tile. The more they are, the fewer blocks read all weights; of the input, blocks that share it read a ninth.
+const PIXELS: u32 = 64;
+
+/// Outputs of a tile, and what it costs a multiprocessor: products, and the input that they need.
+#[derive(Clone, Copy, Debug)]
+struct Tile {
+    outputs: u32,
+    cost: u32,
+    /// Names of the kernels in half precision and in TF32.
+    kernels: [&'static str; 2],
+}
+
+/// Narrow ones are for layers of few outputs, and for those whose wide tiles would leave multiprocessors without work.
+const TILES: [Tile; 3] = [
+    Tile {
+        outputs: 64,
+        cost: 40,
+        kernels: ["conv_f16_64x64", "conv_tf32_64x64"],
+    },
+    Tile {
+        outputs: 32,
+        cost: 23,
+        kernels: ["conv_f16_64x32", "conv_tf32_64x32"],
+    },
+    Tile {
+        outputs: 16,
+        cost: 14,
+        kernels: ["conv_f16_64x16", "conv_tf32_64x16"],
+    },
+];
+
+/// Outputs as the kernels see them: whole tiles.
+#[inline(always)]
+pub(super) const fn wide(outputs: u32) -> u32 {
+    outputs.next_multiple_of(64)
+}
 
 /// output = conv(prepared input) + bias + residual, products rounded to the input's precision, sums in f32
 #[derive(Clone, Copy, Debug)]
@@ -70,9 +93,8 @@ pub struct TensorConvArgs {
 }
 
 impl TensorConvArgs {
-    /// Units behind the last one that the kernels load, and multiply with zeros or not at all: those that fill the last round, and
-    /// a round more.
-    pub(super) const UNITS_BEHIND: u32 = 2 * ROUND - 1;
+    /// Units behind the last one whose weights the kernels load, and multiply with zeros or not at all: two of each warp.
+    const UNITS_BEHIND: u32 = 2 * WARPS;
 
     /// Floats of the output's statistics.
     pub const fn statistics_len(&self) -> usize {
@@ -84,27 +106,54 @@ impl TensorConvArgs {
         rows_per_image(self.height * self.width, self.statistics)
     }
 
-    fn grid(&self, tile: u32) -> [u32; 2] {
-        let rows = self.images * self.rows_per_image();
-        [rows.div_ceil(tile), (self.out_blocks * BLOCK as u32).div_ceil(tile)]
+    fn grid(&self, tile: Tile) -> [u32; 2] {
+        grid(tile, self.images * self.rows_per_image(), self.out_blocks)
     }
 
-    /// Both tiles add in the same order, so the choice does not change any bit.
-    fn tile(&self) -> u32 {
-        let large = LARGE_COST.of(self.grid(LARGE), self.multiprocessors);
-        let small = SMALL_COST.of(self.grid(SMALL), self.multiprocessors);
-        if large < small { LARGE } else { SMALL }
+    fn tile(&self) -> Tile {
+        best_tile(
+            self.images * self.rows_per_image(),
+            self.out_blocks,
+            self.multiprocessors,
+        )
     }
+}
+
+fn grid(tile: Tile, rows: u32, out_blocks: u32) -> [u32; 2] {
+    [
+        rows.div_ceil(PIXELS),
+        (out_blocks * BLOCK as u32).div_ceil(tile.outputs),
+    ]
+}
+
+/// What a unit costs the busiest multiprocessor, in a fourth of a V100's cycles.
+fn unit_cost(tile: Tile, rows: u32, out_blocks: u32, multiprocessors: u32) -> u32 {
+    let [x, y] = grid(tile, rows, out_blocks);
+    (x * y).div_ceil(multiprocessors.max(1)) * tile.cost
+}
+
+/// The tile with which the busiest multiprocessor is done first, of equals the widest.
+fn best_tile(rows: u32, out_blocks: u32, multiprocessors: u32) -> Tile {
+    let cost = |tile: &Tile| unit_cost(*tile, rows, out_blocks, multiprocessors);
+    let [wide, narrow, narrowest] = TILES;
+    let better = |a: Tile, b: Tile| if cost(&b) < cost(&a) { b } else { a };
+    better(better(wide, narrow), narrowest)
+}
+
+/// Cycles, roughly, that a product of so many pixels and units takes the busiest multiprocessor of a V100 of this size.
+pub fn tensor_effort(pixels: u32, units: u32, out_blocks: u32, multiprocessors: u32) -> u64 {
+    let tile = best_tile(pixels, out_blocks, multiprocessors);
+    4 * u64::from(units) * u64::from(unit_cost(tile, pixels, out_blocks, multiprocessors))
 }
 
 // SAFETY: repr(C), words of eight bytes and ten of four.
 unsafe impl Arguments for TensorConvArgs {
     fn kernel(&self) -> &'static str {
-        match (self.precision == Rounding::F16.code(), self.tile()) {
-            (true, LARGE) => "conv_f16_128x128",
-            (true, _) => "conv_f16_64x64",
-            (false, LARGE) => "conv_tf32_128x128",
-            (false, _) => "conv_tf32_64x64",
+        let [half, tf32] = self.tile().kernels;
+        if self.precision == Rounding::F16.code() {
+            half
+        } else {
+            tf32
         }
     }
     /// Panics if there are more than [`MOST_IN_BLOCKS`] units, or 4 GiB of input.
@@ -118,23 +167,54 @@ unsafe impl Arguments for TensorConvArgs {
         );
         Launch {
             grid: self.grid(self.tile()),
-            threads: 2 * self.tile(),
+            threads: WARPS * 32,
         }
     }
 }
 
 /// Words of four bytes of packed weights, with zeros for the units behind the last one.
 pub const fn packed_tensor_words(precision: Rounding, outputs: usize, inputs: usize, taps: usize) -> usize {
-    (precision.units(inputs) * taps + TensorConvArgs::UNITS_BEHIND as usize) * padded(outputs) * 8
+    (precision.units(inputs) * taps + TensorConvArgs::UNITS_BEHIND as usize) * wide(outputs as u32) as usize * 8
 }
 
-/// Weights `[outputs, inputs, taps]` as `[unit][tap][plane][outputs padded][16 bytes]`, rounded; zeros where a channel is
-/// padding. A word is one TF32 number or two halves, the first one low.
+/// Matrix instructions of a kind: they decide in which order weights are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generation {
+    /// Compute capability 7
+    Volta,
+    /// 8 and later
+    Ampere,
+}
+
+impl Generation {
+    /// Of a GPU with this compute capability, 70 for 7.0.
+    pub const fn of(capability: u32) -> Self {
+        if capability < 80 { Self::Volta } else { Self::Ampere }
+    }
+
+    /// Where one of the eight words of an output stands in a unit, in words.
+    #[cfg(not(target_arch = "nvptx64"))]
+    const fn place(self, wide: usize, output: usize, word: usize) -> usize {
+        match self {
+            // [plane][output][4]
+            Self::Volta => (word / 4 * wide + output) * 4 + word % 4,
+            // [16 outputs][output % 8][part of two words][word of the part][output / 8]
+            Self::Ampere => {
+                let lane = output % 8 * 4 + word / 2;
+                (output / 16 * 32 + lane) * 4 + word % 2 * 2 + output / 8 % 2
+            }
+        }
+    }
+}
+
+/// Weights `[outputs, inputs, taps]` as `[unit][tap]` and then in the order of the generation, rounded; zeros where a channel
+/// is padding. A word is one TF32 number or two halves, the first one low.
 ///
 /// # Panics
 /// If `weight` or `packed` has another length than the shape gives.
 #[cfg(not(target_arch = "nvptx64"))]
 pub fn pack_tensor_weights(
+    generation: Generation,
     precision: Rounding,
     weight: &[f32],
     outputs: usize,
@@ -145,20 +225,87 @@ pub fn pack_tensor_weights(
     use super::rounding::{f16_bits, tf32};
     assert_eq!(weight.len(), outputs * inputs * taps);
     assert_eq!(packed.len(), packed_tensor_words(precision, outputs, inputs, taps));
-    let (wide, unit) = (padded(outputs), precision.unit());
+    let (wide, unit) = (wide(outputs as u32) as usize, precision.unit());
     packed.fill(0);
     for o in 0..outputs {
         for i in 0..inputs {
             for tap in 0..taps {
                 let value = weight[(o * inputs + i) * taps + tap];
-                let plane = (i / unit * taps + tap) * 2 + i % unit / (unit / 2);
-                let row = (plane * wide + o) * 4;
-                let within = i % (unit / 2);
+                let within = i % unit;
+                let first = (i / unit * taps + tap) * wide * 8;
                 match precision {
-                    Rounding::Tf32 => packed[row + within] = tf32(value).to_bits(),
-                    Rounding::F16 => packed[row + within / 2] |= u32::from(f16_bits(value)) << (within % 2 * 16),
+                    Rounding::Tf32 => packed[first + generation.place(wide, o, within)] = tf32(value).to_bits(),
+                    Rounding::F16 => {
+                        packed[first + generation.place(wide, o, within / 2)] |=
+                            u32::from(f16_bits(value)) << (within % 2 * 16);
+                    }
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(images: u32, channels: u32, side: u32, multiprocessors: u32) -> &'static str {
+        let args = TensorConvArgs {
+            input: Global::NONE,
+            weights: Global::NONE,
+            bias: Global::NONE,
+            residual: Global::NONE,
+            output: Global::NONE,
+            statistics: Global::NONE,
+            prepared: Global::NONE,
+            images,
+            units: channels / 16,
+            out_blocks: channels / 8,
+            height: side,
+            width: side,
+            taps: 9,
+            dilation: 1,
+            precision: Rounding::F16.code(),
+            multiprocessors,
+            prepared_elu: 0,
+        };
+        args.kernel()
+    }
+
+    #[test]
+    fn the_tile_is_the_one_that_keeps_more_multiprocessors_busy() {
+        assert_eq!(kernel(8, 256, 16, 80), "conv_f16_64x64", "two of 128 tiles");
+        assert_eq!(
+            kernel(8, 256, 16, 108),
+            "conv_f16_64x32",
+            "three of 256, not two of twice the size"
+        );
+        assert_eq!(kernel(1, 256, 16, 108), "conv_f16_64x16", "one of 64");
+        assert_eq!(kernel(64, 256, 16, 108), "conv_f16_64x64");
+    }
+
+    #[test]
+    fn a_tile_is_not_wider_than_the_layer() {
+        assert_eq!(kernel(100, 32, 16, 80), "conv_f16_64x32");
+        assert_eq!(kernel(100, 8, 16, 80), "conv_f16_64x16");
+    }
+
+    #[test]
+    fn every_generation_packs_every_weight_once() {
+        let (outputs, inputs, taps) = (24, 20, 9);
+        for precision in [Rounding::F16, Rounding::Tf32] {
+            // Numbers that both roundings keep.
+            let weight: std::vec::Vec<f32> = (0..outputs * inputs * taps).map(|n| (1 + n % 2047) as f32).collect();
+            let packed = [Generation::Volta, Generation::Ampere].map(|generation| {
+                let mut packed = std::vec![0; packed_tensor_words(precision, outputs, inputs, taps)];
+                pack_tensor_weights(generation, precision, &weight, outputs, inputs, taps, &mut packed);
+                packed.sort_unstable();
+                packed
+            });
+            assert_eq!(packed[0], packed[1]);
+            let per_word = precision.unit() / 8;
+            let words = packed[0].iter().filter(|&&word| word != 0).count();
+            assert_eq!(words, outputs * inputs.div_ceil(per_word) * taps);
         }
     }
 }

@@ -50,7 +50,7 @@ impl Caller<'_> {
     pub fn calls(&self, instruction: &Instruction) -> Vec<Call> {
         let scratch = instruction.scratch.start;
         match &instruction.op {
-            Op::Network(op) => self.network(op, scratch),
+            Op::Network(op) => self.network(op, instruction.scratch.clone()),
             Op::Product(op) => vec![self.product(op)],
             Op::Likelihood(op) => self.likelihood(op, scratch),
             Op::Sampler(op) => self.sampler(op, scratch),

@@ -1,5 +1,7 @@
 //! The score network.
 
+use std::ops::Range;
+
 use qcs_kernels::global::Global;
 use qcs_kernels::launch::BLOCK;
 use qcs_kernels::network::conv::ConvArgs;
@@ -22,7 +24,7 @@ use crate::engine::cuda::algorithm::{Algorithm, Layer};
 use crate::plan::{Activation, Conv, NetworkOp};
 
 impl Caller<'_> {
-    pub(super) fn network(&self, op: &NetworkOp, scratch: usize) -> Vec<Call> {
+    pub(super) fn network(&self, op: &NetworkOp, scratch: Range<usize>) -> Vec<Call> {
         let (images, unused) = (self.batch(), 0);
         match *op {
             NetworkOp::Conv(conv) => self.conv(&conv, scratch),
@@ -139,7 +141,7 @@ impl Caller<'_> {
         }
     }
 
-    fn conv(&self, conv: &Conv, scratch: usize) -> Vec<Call> {
+    fn conv(&self, conv: &Conv, scratch: Range<usize>) -> Vec<Call> {
         let (inputs, height, width) = self.feature(conv.input);
         let (elu, coefficients) = match conv.activation {
             Activation::None => (0, Global::NONE),
@@ -168,16 +170,18 @@ impl Caller<'_> {
         match Layer::of(conv, |id| self.plan.tensor(id).contents).algorithm(self.precision) {
             Algorithm::Direct => vec![Call::of(&direct)],
             Algorithm::Winograd(tiling) => self.winograd(&direct, tiling, scratch),
-            Algorithm::Tensor(rounding) => self.on_tensor_cores(conv, &direct, inputs as usize, rounding, scratch),
+            Algorithm::Tensor(rounding) => {
+                self.on_tensor_cores(conv, &direct, inputs as usize, rounding, scratch.start)
+            }
         }
     }
 
     /// The convolution in three launches, for as many images at a time as the scratch memory has room for.
-    fn winograd(&self, conv: &ConvArgs, tiling: Tiling, scratch: usize) -> Vec<Call> {
+    fn winograd(&self, conv: &ConvArgs, tiling: Tiling, scratch: Range<usize>) -> Vec<Call> {
         let &ConvArgs {
             in_blocks, out_blocks, ..
         } = conv;
-        let at_a_time = tiling.images_at_a_time(conv.images, in_blocks, out_blocks);
+        let at_a_time = tiling.images_at_a_time(scratch.len(), in_blocks, out_blocks);
         let part = |first: u32| {
             let images = at_a_time.min(conv.images - first);
             // Of an array with so many elements for each image.
@@ -186,7 +190,7 @@ impl Caller<'_> {
                 false => array,
             };
             let map = |blocks: u32| (blocks * conv.height * conv.width) as usize * BLOCK;
-            let transformed: Global<f32> = self.at(scratch);
+            let transformed: Global<f32> = self.at(scratch.start);
             let sums = transformed.from(transformed_len(&tiling, images, in_blocks));
             let input = WinogradInputArgs {
                 input: from(conv.input, map(in_blocks)),

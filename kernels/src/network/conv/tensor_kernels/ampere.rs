@@ -1,131 +1,103 @@
-//! From compute capability 8.0 on, copies into shared memory run on their own, a round ahead, or two with the small tile, and
-//! `ldmatrix` brings fragments into registers: 6 of them for 16 matrix instructions, 4 for 8 in the small tile.
+//! From compute capability 8.0 on, a matrix instruction takes a whole unit, 16 outputs and eight pixels.
+//!
+//! Which channel stands where in its depth does not matter as long as both operands agree. So lane 4r + c has eight bytes of a
+//! pixel that lie together, part c of a unit; and of outputs r and r + 8 the same, in the order of the registers:
+//! weights are packed so.
 
 use super::*;
-use crate::device::{copy16, end_copies, multiply_f16, multiply_tf32, wait_for_copies};
+use crate::device::{multiply_f16, multiply_tf32};
 
-// Two rounds of two units, or three, and a table of up to 64 · 9 units and three more.
-shared_memory!(large, "QCS_CONV_TENSOR_128", 38432);
-shared_memory!(small, "QCS_CONV_TENSOR_64", 30752);
+/// Times eight pixels, a tile's.
+const P: usize = 8;
 
-/// Starts the copies of a round that begins with `unit`, or of none, as a group of its own.
-#[inline(always)]
-unsafe fn copy<const TILE: u32>(args: &TensorConvArgs, source: &Source, table: Shared, to: Shared, unit: u32) {
-    if unit < args.units * args.taps {
-        for of_round in 0..ROUND {
-            let (unit, to) = (unit + of_round, to.at(of_round * stage(TILE)));
-            // SAFETY: stages and table are there, and so is the source: the first pixel stands in for one outside.
-            unsafe {
-                let input = source.input(args, table.at(unit * 8).load2_u32());
-                copy16(
-                    to.at(source.input_place),
-                    input.unwrap_or(args.input.address()),
-                    input.is_none(),
-                );
-                copy16(
-                    to.at(source.weights_place),
-                    source.weights + u64::from(unit * source.weights_step),
-                    false,
-                );
-            }
-        }
-    }
-    end_copies();
+/// A unit of a tile with `N` times 16 outputs.
+#[derive(Clone, Copy)]
+struct Operands<const N: usize> {
+    input: [[u32; 2]; P],
+    weights: [[u32; 4]; N],
 }
 
-/// `PIXEL` as for [`Source::new`]; `M` times 16 pixels are a warp's; of `ROUNDS` one is computed while the others are on their way,
-/// `LATER` of them after the next.
+/// `of_weights` is where the lane's part of a unit's weights begins.
 #[inline(always)]
-unsafe fn conv<const PIXEL: u32, const TILE: u32, const M: usize, const ROUNDS: u32, const LATER: u32>(
+unsafe fn load<const N: usize>(
     args: &TensorConvArgs,
-    stages: Shared,
+    pixels: &[Pixel; P],
+    of_weights: u32,
+    unit: &Unit,
+) -> Operands<N> {
+    let weights = Global::<f32>::new(unit.weights(args) + u64::from(of_weights));
+    // SAFETY: the input is loaded where it is in the image; behind the last unit there are weights.
+    unsafe {
+        Operands {
+            input: pixels.map(|pixel| match pixel.at(args, unit) {
+                Some(address) => Global::<f32>::new(address).read2(0).map(f32::to_bits),
+                None => [0; 2],
+            }),
+            weights: core::array::from_fn(|n| weights.read4(n * 4 * WARP as usize).map(f32::to_bits)),
+        }
+    }
+}
+
+/// `PIXEL` as for [`Pixel::new`]; a tile has `N` times 16 outputs, and so `S` squares.
+#[inline(always)]
+unsafe fn conv<const PIXEL: u32, const N: usize, const S: usize>(
+    args: &TensorConvArgs,
     multiply: unsafe fn(&mut [f32; 4], [u32; 4], [u32; 2]),
 ) {
-    // SAFETY: all threads take every barrier. A round is filled again after the barrier behind which all warps have
-    // read it.
+    // SAFETY: all threads come to the end.
     unsafe {
-        let round = ROUND * stage(TILE);
-        let table = stages.at(ROUNDS * round);
-        let source = Source::new::<PIXEL, TILE>(args);
-        fill_table::<PIXEL>(args, table);
-        barrier();
-        let (first_pixel, first_output) = warp_place::<TILE>();
         let lane = thread() % WARP;
-        // Rows of the four matrices that a lane names: pixels 0 to 7, 8 to 15 of one plane, then of the other...
-        let input_row = lane / 16 * plane(TILE) + (first_pixel + lane % 16) * ROW;
-        // ...and outputs 0 to 7 of both planes, then 8 to 15.
-        let weights_row = lane / 8 % 2 * plane(TILE) + (first_output + lane / 16 * 8 + lane % 8) * ROW;
-        let mut sums = [[[0.0; 4]; 4]; M];
-        for ahead in 0..=LATER {
-            copy::<TILE>(args, &source, table, stages.at(ahead * round), ahead * ROUND);
-        }
-        let next = |place: u32| {
-            if place == (ROUNDS - 1) * round {
-                0
-            } else {
-                place + round
-            }
-        };
-        let (mut unit, mut from, mut to) = (0, 0, (LATER + 1) * round);
-        while unit < args.units * args.taps {
-            wait_for_copies::<LATER>();
-            barrier();
-            copy::<TILE>(args, &source, table, stages.at(to), unit + (LATER + 1) * ROUND);
-            for of_round in 0..ROUND {
-                let from = stages.at(from + of_round * stage(TILE));
-                let weights: [[u32; 4]; 2] = core::array::from_fn(|n| {
-                    from.at(operand(TILE) + weights_row + n as u32 * 16 * ROW)
-                        .load_matrices()
-                });
-                for m in 0..M {
-                    let input = from.at(input_row + m as u32 * 16 * ROW).load_matrices();
-                    for n in 0..2 {
-                        let [a, b, c, d] = weights[n];
-                        multiply(&mut sums[m][2 * n], input, [a, b]);
-                        multiply(&mut sums[m][2 * n + 1], input, [c, d]);
-                    }
-                }
-            }
-            (from, to) = (next(from), next(to));
-            unit += ROUND;
-        }
-        // A lane holds outputs 2·(lane % 4) and the next of pixels lane / 4 and 8 further.
-        let (row, of_strip) = (block() * TILE + first_pixel, lane / 4);
-        let column = block_y() * TILE + first_output + lane % 4 * 2;
+        let pixels: [Pixel; P] = core::array::from_fn(|p| {
+            let row = (block() * P as u32 + p as u32) * 8 + lane / 4;
+            Pixel::new::<PIXEL>(args, row, lane % 4 * 8)
+        });
+        let of_weights = (block_y() * N as u32 * WARP + lane) * ROW;
+        let mut sums = [[[0.0; 4]; N]; P];
         // Unrolled by hand: a loop would keep the sums in memory.
-        macro_rules! finish {
-            ($($m:literal $n:literal)*) => { $(
-                if let Some(sums) = sums.get($m) {
-                    let [a, b, c, d] = sums[$n];
-                    let (row, column) = (row + $m * 16, column + $n * 8);
-                    let values = [
-                        finish_pair(args, row + of_strip, column, [a, b]),
-                        finish_pair(args, row + of_strip + 8, column, [c, d]),
-                    ];
-                    if args.statistics.is_some() {
-                        sum_up(args, row, column, values, [of_strip, of_strip + 8], [4, 8, 16]);
-                    }
+        macro_rules! add {
+            ($operands:ident: $($p:literal)*) => { $(
+                for n in 0..N {
+                    multiply(&mut sums[$p][n], $operands.weights[n], $operands.input[$p]);
                 }
             )* };
         }
-        finish!(0 0  0 1  0 2  0 3  1 0  1 1  1 2  1 3  2 0  2 1  2 2  2 3  3 0  3 1  3 2  3 3);
+        let mut unit = Unit::first::<PIXEL>(args);
+        let mut even = load::<N>(args, &pixels, of_weights, &unit);
+        while unit.number < args.units * args.taps {
+            unit = unit.next::<PIXEL>(args);
+            let odd = load::<N>(args, &pixels, of_weights, &unit);
+            add!(even: 0 1 2 3 4 5 6 7);
+            unit = unit.next::<PIXEL>(args);
+            even = load(args, &pixels, of_weights, &unit);
+            add!(odd: 0 1 2 3 4 5 6 7);
+        }
+        let squares: [[f32; 8]; S] = core::array::from_fn(|s| {
+            let (p, n) = (s / N * 2, s % N);
+            let ([a, b, c, d], [e, f, g, h]) = (sums[p][n], sums[p + 1][n]);
+            [a, b, c, d, e, f, g, h]
+        });
+        // Of eight pixels, a lane has 2·(lane % 4) and the next of output lane / 4, and of the output 8 further.
+        let place = |i: u32| (i / 4 * 8 + lane % 4 * 2 + i % 2, i / 2 % 2 * 8 + lane / 4);
+        add_up(args, N as u32, &squares, place);
     }
 }
 
 macro_rules! kernels {
-    ($($name:ident: $pixel:literal, $tile:literal, $m:literal, $later:literal, $shared:ident, $multiply:ident, $blocks:literal;)*) => { $(
+    ($($name:ident: $pixel:literal, $n:literal, $multiply:ident, $blocks:literal;)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $name(args: TensorConvArgs) {
-            launch_bounds::<{ 2 * $tile }, $blocks>();
+            launch_bounds::<{ WARPS * WARP }, $blocks>();
             // SAFETY: the launch covers pixels and outputs with tiles of this size.
-            unsafe { conv::<$pixel, $tile, $m, { $later + 2 }, $later>(&args, $shared(), $multiply) }
+            unsafe { conv::<$pixel, $n, { 4 * $n }>(&args, $multiply) }
         }
     )* };
 }
 
 kernels! {
-    conv_f16_128x128: 16, 128, 4, 0, large, multiply_f16, 2;
-    conv_f16_64x64: 16, 64, 2, 1, small, multiply_f16, 4;
-    conv_tf32_128x128: 32, 128, 4, 0, large, multiply_tf32, 2;
-    conv_tf32_64x64: 32, 64, 2, 1, small, multiply_tf32, 4;
+    conv_f16_64x64: 16, 4, multiply_f16, 2;
+    conv_f16_64x32: 16, 2, multiply_f16, 3;
+    conv_f16_64x16: 16, 1, multiply_f16, 4;
+    conv_tf32_64x64: 32, 4, multiply_tf32, 2;
+    conv_tf32_64x32: 32, 2, multiply_tf32, 3;
+    conv_tf32_64x16: 32, 1, multiply_tf32, 4;
 }

@@ -1,7 +1,8 @@
 //! The convolution on the tensor cores: what both generations of them have in common.
 //!
-//! Eight warps share a tile of 128 × 128, each with 64 pixels × 32 outputs in registers; or four a tile of 64 × 64, each
-//! with 32 × 32.
+//! Four warps share a tile, and each has sums for all of it: of every fourth unit. So no warp needs what another one loads,
+//! operands come straight into the registers that the matrix instructions read, while those before are multiplied, and
+//! the main loop has no barrier. In the end the warps add up their sums, always in the same order.
 
 #[cfg(target_feature = "sm_80")]
 mod ampere;
@@ -10,94 +11,74 @@ mod volta;
 
 use super::rounding::{Rounding, tf32};
 use super::statistics::Strip;
-use super::tensor::{ROUND, TensorConvArgs};
-use crate::device::{
-    Shared, WARP, barrier, block, block_threads, block_y, divide, half_pair, launch_bounds, shared_memory, thread,
-};
+use super::tensor::{TensorConvArgs, WARPS, wide};
+use crate::device::{Shared, WARP, barrier, block, block_y, divide, half_pair, launch_bounds, shared_memory, thread};
+use crate::global::Global;
 use crate::launch::BLOCK;
 use crate::network::elu::elu;
 
-/// Bytes of 16 per row: a row of a plane.
+// A square of every warp for each of four warps, and the same twice.
+shared_memory!(one_pass, "QCS_CONV_TENSOR_ONE_PASS", 20480);
+shared_memory!(two_passes, "QCS_CONV_TENSOR_TWO_PASSES", 40960);
+
+/// Bytes of a row of a plane.
 const ROW: u32 = 16;
-/// From one plane to the next. The skew lets eight lanes that store four pixels of two planes touch every bank once.
-const fn plane(tile: u32) -> u32 {
-    tile * ROW + 64
-}
 
-/// The two planes of the input or of the weights.
-const fn operand(tile: u32) -> u32 {
-    2 * plane(tile)
-}
+/// Pixels and outputs of a square, of which a lane holds eight sums.
+const SQUARE: u32 = 16;
+/// Bytes of a square's pixel in shared memory: lanes that store neighbouring outputs of every other pixel touch every bank once,
+/// and so do those that load 32 bytes of every other pixel.
+const SQUARE_ROW: u32 = 80;
 
-/// Both operands of a unit.
-const fn stage(tile: u32) -> u32 {
-    2 * operand(tile)
-}
-
-/// What a thread copies at each unit: 16 bytes of one pixel and 16 bytes of the weights of one output.
-struct Source {
-    /// The pixel's centre tap in the first unit, and how far a unit of weights is from the next, in bytes.
+/// A pixel whose operands a lane loads.
+#[derive(Clone, Copy)]
+struct Pixel {
+    /// The lane's part of its centre tap in the first unit, in bytes.
     centre: u32,
-    weights_step: u32,
-    /// Bit t is set if tap t of this pixel lies in the image.
+    /// Bit t is set if tap t lies in the image.
     inside: u32,
-    /// The weights of the first unit.
-    weights: u64,
-    /// Places in a stage.
-    input_place: u32,
-    weights_place: u32,
 }
 
-impl Source {
-    /// `PIXEL` is how many bytes of a unit lie together: 16 if its planes are planes in memory too, 32 if not.
+impl Pixel {
+    /// The pixel of a row of the product. `PIXEL` is how many bytes of a unit lie together: 16 if its planes are planes in
+    /// memory too, 32 if not; `part` is the lane's place in a unit, in bytes.
     #[inline(always)]
-    unsafe fn new<const PIXEL: u32, const TILE: u32>(args: &TensorConvArgs) -> Self {
-        let (of_unit, in_tile) = if PIXEL == 16 {
-            (thread() / TILE, thread() % TILE)
-        } else {
-            (thread() % 2, thread() / 2)
-        };
+    unsafe fn new<const PIXEL: u32>(args: &TensorConvArgs, row: u32, part: u32) -> Self {
         let pixels = args.height * args.width;
         // SAFETY: an image has rows and columns.
-        let ((image, of_image), y, x) = unsafe {
-            let (image, of_image) = divide(block() * TILE + in_tile, args.rows_per_image());
+        let (image, of_image, y, x) = unsafe {
+            let (image, of_image) = divide(row, args.rows_per_image());
             let (y, x) = divide(of_image, args.width);
-            ((image, of_image), y as i32, x as i32)
+            (image, of_image, y, x)
         };
-        let mut inside = 0;
-        let mut tap = 0;
-        while tap < args.taps {
-            let (dy, dx) = offset(tap, args);
-            let (y, x) = (y + dy, x + dx);
-            if y >= 0 && y < args.height as i32 && x >= 0 && x < args.width as i32 {
-                inside |= 1 << tap;
-            }
-            tap += 1;
-        }
-        let (weights_plane, output) = (thread() / TILE, thread() % TILE);
-        let (column, wide) = (block_y() * TILE + output, args.out_blocks * BLOCK as u32);
-        // Columns past the end get weights that are there; their sums are not stored.
-        let column = if column < wide { column } else { column % BLOCK as u32 };
-        let plane_in_memory = if PIXEL == 16 { pixels * ROW } else { ROW };
+        // Of the tap before, this one and the one behind, bits 0 to 2.
+        let inside =
+            |at: u32, size: u32| u32::from(at >= args.dilation) | 2 | u32::from(at + args.dilation < size) << 2;
+        let (rows, columns) = (inside(y, args.height), inside(x, args.width));
+        let inside = if args.taps == 1 {
+            1
+        } else {
+            columns * (rows & 1) | columns << 3 | (columns * (rows >> 2)) << 6
+        };
+        let part = if PIXEL == ROW {
+            part / ROW * pixels * ROW + part % ROW
+        } else {
+            part
+        };
         Self {
-            centre: image * args.units * pixels * 2 * ROW + of_unit * plane_in_memory + of_image * PIXEL,
-            weights_step: 2 * wide * ROW,
+            centre: image * args.units * pixels * 2 * ROW + of_image * PIXEL + part,
             inside: if image < args.images && of_image < pixels {
                 inside
             } else {
                 0
             },
-            weights: args.weights.address() + u64::from((weights_plane * wide + column) * ROW),
-            input_place: of_unit * plane(TILE) + in_tile * ROW,
-            weights_place: operand(TILE) + weights_plane * plane(TILE) + output * ROW,
         }
     }
 
-    /// Where the pixel's 16 bytes of a unit are, if they are in the image.
+    /// Where the lane's part of a unit is, if it is in the image.
     #[inline(always)]
-    fn input(&self, args: &TensorConvArgs, entry: [u32; 2]) -> Option<u64> {
-        let [shift, bit] = entry;
-        (self.inside & bit != 0).then(|| args.input.address() + u64::from(self.centre.wrapping_add(shift)))
+    fn at(self, args: &TensorConvArgs, unit: &Unit) -> Option<u64> {
+        (self.inside & unit.bit != 0).then(|| args.input.address() + u64::from(self.centre.wrapping_add(unit.shift)))
     }
 }
 
@@ -111,61 +92,157 @@ fn offset(tap: u32, args: &TensorConvArgs) -> (i32, i32) {
     ((row as i32 - 1) * dilation, ((tap - 3 * row) as i32 - 1) * dilation)
 }
 
-/// Fills the table of units: how far the input is from the centre tap of the first unit, in bytes, and the bit of its tap; 0
-/// for what follows the last one.
-#[inline(always)]
-unsafe fn fill_table<const PIXEL: u32>(args: &TensorConvArgs, table: Shared) {
-    let (pixels, units) = (args.height * args.width, args.units * args.taps);
-    let mut unit = thread();
-    while unit < units + TensorConvArgs::UNITS_BEHIND {
-        // SAFETY: a kernel has taps, and the table an entry for each unit.
-        unsafe {
-            let (channels, tap) = divide(unit, args.taps);
-            let (dy, dx) = offset(tap, args);
-            let shift = (dy * args.width as i32 + dx) * PIXEL as i32;
-            let bit = if unit < units { 1 << tap } else { 0 };
-            table
-                .at(unit * 8)
-                .store2_u32([(shift as u32).wrapping_add(channels * pixels * 2 * ROW), bit]);
+/// One of a warp's units.
+struct Unit {
+    number: u32,
+    channels: u32,
+    tap: u32,
+    /// How far its input is from the centre tap of the first unit, in bytes, and the bit of its tap; 0 behind the last unit.
+    shift: u32,
+    bit: u32,
+}
+
+impl Unit {
+    /// The first one of this warp.
+    #[inline(always)]
+    unsafe fn first<const PIXEL: u32>(args: &TensorConvArgs) -> Self {
+        let number = thread() / WARP;
+        // SAFETY: a kernel has taps.
+        let (channels, tap) = unsafe { divide(number, args.taps) };
+        Self::new::<PIXEL>(args, number, channels, tap)
+    }
+
+    /// The one that follows.
+    #[inline(always)]
+    fn next<const PIXEL: u32>(&self, args: &TensorConvArgs) -> Self {
+        let (mut channels, mut tap) = (self.channels, self.tap + WARPS);
+        while tap >= args.taps {
+            (channels, tap) = (channels + 1, tap - args.taps);
         }
-        unit += block_threads();
+        Self::new::<PIXEL>(args, self.number + WARPS, channels, tap)
+    }
+
+    #[inline(always)]
+    fn new<const PIXEL: u32>(args: &TensorConvArgs, number: u32, channels: u32, tap: u32) -> Self {
+        let (dy, dx) = offset(tap, args);
+        let shift = (dy * args.width as i32 + dx) * PIXEL as i32;
+        Self {
+            number,
+            channels,
+            tap,
+            shift: (shift as u32).wrapping_add(channels * args.height * args.width * 2 * ROW),
+            bit: if number < args.units * args.taps { 1 << tap } else { 0 },
+        }
+    }
+
+    /// Where its weights begin.
+    #[inline(always)]
+    fn weights(&self, args: &TensorConvArgs) -> u64 {
+        args.weights.address() + u64::from(self.number * 2 * ROW * wide(args.out_blocks * BLOCK as u32))
     }
 }
 
-/// Adds bias and residual to two neighbouring outputs of a row of the product, stores them if it is a pixel, and gives
-/// them.
+/// Adds up what the warps have summed, four squares of the tile at a time, of which each warp finishes one. So many lie
+/// `side_by_side`; `place` gives the pixel and the output of a lane's sum.
 #[inline(always)]
-unsafe fn finish_pair(args: &TensorConvArgs, row: u32, column: u32, sums: [f32; 2]) -> [f32; 2] {
-    let pixels = args.height * args.width;
-    // SAFETY: an image has pixels; image, pixel and column are checked.
+unsafe fn add_up<const S: usize>(
+    args: &TensorConvArgs,
+    side_by_side: u32,
+    sums: &[[f32; 8]; S],
+    place: impl Fn(u32) -> (u32, u32),
+) {
+    let warp = thread() / WARP;
+    let squares = if S > WARPS as usize { two_passes() } else { one_pass() };
+    let square = |pass: u32, of_warp: u32, square: u32| {
+        squares.at(((pass % 2 * WARPS + of_warp) * WARPS + square) * SQUARE * SQUARE_ROW)
+    };
+    let (first_row, first_output) = (block() * (S as u32 / side_by_side), block_y() * side_by_side);
+    // SAFETY: all threads take every barrier; a square is written again after a barrier behind which it has been read.
     unsafe {
-        let (image, of_image) = divide(row, args.rows_per_image());
-        if image >= args.images || of_image >= pixels || column >= args.out_blocks * BLOCK as u32 {
-            return sums;
+        // Unrolled by hand: a loop would keep the sums in memory.
+        macro_rules! pass {
+            ($($pass:literal: $($of_pass:literal)*;)*) => { $(
+                if S > $pass * WARPS as usize {
+                    $( if let Some(sums) = sums.get($pass * WARPS as usize + $of_pass) {
+                        for i in 0..8 {
+                            let (pixel, output) = place(i as u32);
+                            square($pass, warp, $of_pass).at(pixel * SQUARE_ROW + output * 4).store(sums[i]);
+                        }
+                    } )*
+                    barrier();
+                    let [a, b, c, d] = core::array::from_fn(|w| load_mine(square($pass, w as u32, warp)));
+                    let (row, column) = (($pass * WARPS + warp) / side_by_side, ($pass * WARPS + warp) % side_by_side);
+                    let total = |half: usize| core::array::from_fn(|i| (a[half][i] + b[half][i]) + (c[half][i] + d[half][i]));
+                    let (row, block) = ((first_row + row) * SQUARE, (first_output + column) * (SQUARE / BLOCK as u32));
+                    finish(args, row, block, total(0));
+                    finish(args, row, block + 1, total(1));
+                }
+            )* };
         }
-        let plane = image * args.out_blocks + column / BLOCK as u32;
-        let at = ((plane * pixels + of_image) * BLOCK as u32 + column % BLOCK as u32) as usize;
-        let [mut a, mut b] = sums;
-        if args.bias.is_some() {
-            let [c, d] = args.bias.read2(column as usize);
-            (a, b) = (a + c, b + d);
-        }
-        if args.residual.is_some() {
-            let [c, d] = args.residual.read2(at);
-            (a, b) = (a + c, b + d);
-        }
-        args.output.store2(at, [a, b]);
-        if args.prepared.is_some() {
-            store_prepared(args, at, [a, b]);
-        }
-        [a, b]
+        pass!(0: 0 1 2 3; 1: 0 1 2 3; 2: 0 1 2 3; 3: 0 1 2 3;);
     }
 }
 
-/// Stores two outputs at an even place of the map as the next convolution takes them.
+/// What of a square this lane finishes: a pixel, and four outputs of each of its two blocks, from this one on.
 #[inline(always)]
-unsafe fn store_prepared(args: &TensorConvArgs, at: usize, values: [f32; 2]) {
-    let [a, b] = if args.prepared_elu != 0 {
+fn mine() -> (u32, u32) {
+    let lane = thread() % WARP;
+    (lane / 2 % 4 * 2 + lane / 8 % 2 + lane / 16 * 8, lane % 2 * 4)
+}
+
+#[inline(always)]
+unsafe fn load_mine(square: Shared) -> [[f32; 4]; 2] {
+    let (pixel, output) = mine();
+    let place = square.at(pixel * SQUARE_ROW + output * 4);
+    // SAFETY: the caller's promise.
+    unsafe { [place.load4(), place.at(BLOCK as u32 * 4).load4()] }
+}
+
+/// Adds bias and residual to four sums of a pixel, of the square that begins at this row of the product, and stores what comes of
+/// it.
+#[inline(always)]
+unsafe fn finish(args: &TensorConvArgs, row: u32, block: u32, sums: [f32; 4]) {
+    let (pixels, (of_strip, channel)) = (args.height * args.width, mine());
+    let mut values = sums;
+    // SAFETY: an image has pixels; image, pixel and block are checked; all lanes come to the statistics.
+    unsafe {
+        let (image, first) = divide(row, args.rows_per_image());
+        let (of_row, of_image) = divide(row + of_strip, args.rows_per_image());
+        if of_row < args.images && of_image < pixels && block < args.out_blocks {
+            let at = (((of_row * args.out_blocks + block) * pixels + of_image) * BLOCK as u32 + channel) as usize;
+            let add = |values: [f32; 4], more: [f32; 4]| core::array::from_fn(|i| values[i] + more[i]);
+            if args.bias.is_some() {
+                values = add(values, args.bias.read4((block * BLOCK as u32 + channel) as usize));
+            }
+            if args.residual.is_some() {
+                values = add(values, args.residual.read4(at));
+            }
+            args.output.store4(at, values);
+            if args.prepared.is_some() {
+                store_prepared(args, at, values);
+            }
+        }
+        if args.statistics.is_some() {
+            let strip = Strip {
+                image,
+                first,
+                pixels,
+                blocks: args.out_blocks,
+            };
+            let [sums, squares] = strip.sums([values], [of_strip], [2, 4, 8, 16]);
+            if of_strip == 0 && image < args.images && block < args.out_blocks {
+                let place = strip.place(block * BLOCK as u32 + channel);
+                args.statistics.store4(place, sums);
+                args.statistics.store4(place + BLOCK, squares);
+            }
+        }
+    }
+}
+
+/// Stores four outputs as the next convolution takes them.
+#[inline(always)]
+unsafe fn store_prepared(args: &TensorConvArgs, at: usize, values: [f32; 4]) {
+    let values = if args.prepared_elu != 0 {
         values.map(elu)
     } else {
         values
@@ -173,44 +250,11 @@ unsafe fn store_prepared(args: &TensorConvArgs, at: usize, values: [f32; 2]) {
     // SAFETY: a prepared map has a word for two halves, or for one TF32 number.
     unsafe {
         if args.precision == Rounding::F16.code() {
-            args.prepared.store(at / 2, f32::from_bits(half_pair(a, b)));
+            let [a, b, c, d] = values;
+            let halves = [half_pair(a, b), half_pair(c, d)].map(f32::from_bits);
+            args.prepared.store2(at / 2, halves);
         } else {
-            args.prepared.store2(at, [tf32(a), tf32(b)]);
+            args.prepared.store4(at, values.map(tf32));
         }
     }
-}
-
-/// The statistics of the strip that begins at a row of the product, in two channels. This lane holds the pixels `of_strip`,
-/// those that differ from it in `bits` the others.
-#[inline(always)]
-unsafe fn sum_up(
-    args: &TensorConvArgs,
-    row: u32,
-    column: u32,
-    values: [[f32; 2]; 2],
-    of_strip: [u32; 2],
-    bits: [u32; 3],
-) {
-    // SAFETY: an image has pixels; all lanes come here; image and column are checked.
-    unsafe {
-        let (image, first) = divide(row, args.rows_per_image());
-        let strip = Strip {
-            image,
-            first,
-            pixels: args.height * args.width,
-            blocks: args.out_blocks,
-        };
-        let [sums, squares] = strip.sums(values, of_strip, bits);
-        if of_strip[0] == 0 && image < args.images && column < args.out_blocks * BLOCK as u32 {
-            args.statistics.store2(strip.place(column), sums);
-            args.statistics.store2(strip.place(column) + BLOCK, squares);
-        }
-    }
-}
-
-/// This warp's first pixel and first output in the tile: it has half of the pixels, and 32 outputs.
-#[inline(always)]
-fn warp_place<const TILE: u32>() -> (u32, u32) {
-    let warp = thread() / WARP;
-    (warp % 2 * (TILE / 2), warp / 2 * 32)
 }

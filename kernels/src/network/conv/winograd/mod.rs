@@ -27,7 +27,7 @@ pub const IN: usize = 6;
 const THREADS: u32 = 128;
 
 /// Bytes that the transforms of one launch may fill: more images are computed one part after the other.
-const SCRATCH_BYTES: usize = 128 << 20;
+pub const SCRATCH_BYTES: usize = 128 << 20;
 
 /// How the maps of a layer are cut into tiles.
 ///
@@ -88,16 +88,16 @@ impl Tiling {
         4 * FREQUENCIES * self.per_image() as usize * (in_blocks + out_blocks) as usize * BLOCK
     }
 
-    /// Images of a batch that are computed at a time: parts are as equal as can be.
-    pub const fn images_at_a_time(&self, images: u32, in_blocks: u32, out_blocks: u32) -> u32 {
-        let most = (SCRATCH_BYTES / self.bytes_per_image(in_blocks, out_blocks)) as u32;
-        let parts = images.div_ceil(if most == 0 { 1 } else { most });
-        images.div_ceil(parts)
+    /// Images that are computed at a time in so many bytes of scratch memory.
+    pub const fn images_at_a_time(&self, scratch_bytes: usize, in_blocks: u32, out_blocks: u32) -> u32 {
+        (scratch_bytes / self.bytes_per_image(in_blocks, out_blocks)) as u32
     }
 
-    /// Bytes of the scratch memory of a layer.
-    pub const fn scratch_bytes(&self, images: u32, in_blocks: u32, out_blocks: u32) -> usize {
-        self.images_at_a_time(images, in_blocks, out_blocks) as usize * self.bytes_per_image(in_blocks, out_blocks)
+    /// Bytes of the scratch memory of a layer, `most` of them or what one image needs: parts of the batch are as equal as can be.
+    pub const fn scratch_bytes(&self, most: usize, images: u32, in_blocks: u32, out_blocks: u32) -> usize {
+        let most = self.images_at_a_time(most, in_blocks, out_blocks);
+        let parts = images.div_ceil(if most == 0 { 1 } else { most });
+        images.div_ceil(parts) as usize * self.bytes_per_image(in_blocks, out_blocks)
     }
 }
 
@@ -353,11 +353,13 @@ mod tests {
 
     #[test]
     fn large_batches_are_computed_in_equal_parts_that_fit() {
+        let at_a_time = |tiling: Tiling, images| {
+            let bytes = tiling.scratch_bytes(SCRATCH_BYTES, images, 16, 16);
+            tiling.images_at_a_time(bytes, 16, 16)
+        };
         let tiling = Tiling::new(32, 32, 1);
-        assert_eq!(tiling.images_at_a_time(8, 16, 16), 8);
-        assert_eq!(tiling.images_at_a_time(64, 16, 16), 32);
-        assert_eq!(tiling.images_at_a_time(65, 16, 16), 33);
-        assert!(tiling.scratch_bytes(1000, 16, 16) <= SCRATCH_BYTES);
-        assert_eq!(Tiling::new(4096, 4096, 1).images_at_a_time(3, 16, 16), 1);
+        assert_eq!([8, 64, 65].map(|images| at_a_time(tiling, images)), [8, 32, 33]);
+        assert!(tiling.scratch_bytes(SCRATCH_BYTES, 1000, 16, 16) <= SCRATCH_BYTES);
+        assert_eq!(at_a_time(Tiling::new(4096, 4096, 1), 3), 1);
     }
 }
