@@ -48,6 +48,7 @@ def export(args):
         loss_meaning="validation DSM, sigma^2-weighted, per pixel", weights=f"EMA {config.ema}")
     recommended = dict(steps_per_level=args.steps_per_level, step_scale=args.step_scale, momentum=args.momentum, xi=args.xi)
     metadata.update({k: v for k, v in recommended.items() if v is not None})
+    metadata.update(setting.split("=", 1) for setting in args.advice)
     save_file(tensors, args.file, {k: str(v) for k, v in metadata.items()})
     print(f"{args.file}: {os.path.getsize(args.file):,} bytes, {metadata}")
 
@@ -63,6 +64,7 @@ def main():
     s.add_argument("--step-scale", type=float)
     s.add_argument("--momentum", type=float)
     s.add_argument("--xi", type=float)
+    s.add_argument("--advice", action="append", default=[], metavar="METHOD.SETTING=VALUE", help="for one method: ep.step_scale=0.7")
     parser.add_argument("--half", action="store_true", help="float16 weights")
     parser.add_argument("file")
     export(parser.parse_args())
