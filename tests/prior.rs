@@ -216,6 +216,16 @@ fn picture() -> Images {
     Images::new(shape, pixels.collect())
 }
 
+/// Trousers, roughly: grey, a little brighter towards the waist, on black.
+fn garment() -> Images {
+    let shape = ImageShape::new(1, 28, 28);
+    let grey = |y: usize, x: usize| {
+        let cloth = (2..26).contains(&y) && (8..20).contains(&x) && (y < 9 || !(13..15).contains(&x));
+        if cloth { 0.8 - y as f32 / 100.0 } else { 0.0 }
+    };
+    Images::new(shape, (0..shape.len()).map(|i| grey(i / 28, i % 28)).collect())
+}
+
 /// Mean squared error of `x + noise` after the prior has denoised it, x + sigma²·score, as a share of sigma².
 fn left_of_the_noise(prior: &Prior, clean: &Images, sigma: f32) -> f32 {
     let mut noisy = clean.clone();
@@ -239,13 +249,16 @@ fn left_of_the_noise(prior: &Prior, clean: &Images, sigma: f32) -> f32 {
 
 #[test]
 fn the_priors_in_weights_denoise_what_they_have_not_seen() {
-    let colour = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("weights/cifar10-small.safetensors");
-    let colour = Prior::open(&colour, None).unwrap();
-    assert!(colour.schedule.is_some() && colour.metadata.contains_key("steps_per_level"));
+    let open = |name: &str| {
+        let weights = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("weights");
+        Prior::open(&weights.join(format!("{name}.safetensors")), None).unwrap()
+    };
     for (name, prior, clean) in [
         ("mnist", Prior::shipped().unwrap(), demo::digits(0, None).unwrap()),
-        ("cifar10-small", colour, picture()),
+        ("fashion-mnist", open("fashion-mnist"), garment()),
+        ("cifar10-small", open("cifar10-small"), picture()),
     ] {
+        assert!(prior.schedule.is_some() && prior.metadata.contains_key("steps_per_level"));
         for (sigma, share) in [(0.05, 0.5), (0.1, 0.3), (0.3, 0.1), (1.0, 0.05)] {
             let left = left_of_the_noise(&prior, &clean, sigma);
             assert!(left < share, "{name}: {left} of the noise is left at sigma = {sigma}");
