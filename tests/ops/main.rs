@@ -145,7 +145,12 @@ fn a_batch_in_parts_gives_what_the_whole_gives() {
         "conv+norm fp32 2×72→72×16×16 9 taps, dilation 1, NormElu + 1000",
         "conv+norm fp32 2×88→88×20×32 9 taps, dilation 2, Elu + 0",
     ];
-    for case in cases().iter().filter(|case| chosen.contains(&case.name.as_str())) {
+    let all = cases();
+    for name in chosen {
+        let case = all
+            .iter()
+            .find(|case| case.name == name)
+            .unwrap_or_else(|| panic!("no case {name}"));
         let run = |bytes: usize| {
             let mut gpu = Emulated::new(PTX_SM_70, 70, Precision::Fp32, false).with_transforms(bytes);
             let error = case.run(&mut gpu).unwrap_or_else(|e| panic!("{}: {e}", case.name));

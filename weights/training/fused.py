@@ -20,15 +20,15 @@ NAMES = {torch.float32: "f32", torch.bfloat16: "bf16"}
 
 @functools.cache
 def library():
-    """The compiled fused.cpp, or None where there is no compiler."""
+    """The compiled fused.cpp, or None where there is no compiler that takes it."""
     compiler = shutil.which("c++") or shutil.which("g++")
     if not compiler:
         return None
     source, folder = Path(__file__).with_suffix(".cpp"), tempfile.mkdtemp()
     target = Path(folder) / "fused.so"
     flags = "-O3 -march=native -ffast-math -fno-finite-math-only -mprefer-vector-width=512 -shared -fPIC -std=c++17".split()
-    subprocess.run([compiler, *flags, str(source), "-o", str(target)], check=True)
-    loaded = ctypes.CDLL(str(target))
+    compiled = subprocess.run([compiler, *flags, str(source), "-o", str(target)]).returncode == 0
+    loaded = ctypes.CDLL(str(target)) if compiled else None
     shutil.rmtree(folder)
     return loaded
 
@@ -98,18 +98,22 @@ class MaxPool(torch.autograd.Function):
         return dx
 
 
+def can_fuse(x):
+    return torch.is_grad_enabled() and x.dtype in NAMES and library()
+
+
 def max_pool(x):
     """Of 5x5 pixels around each."""
-    return MaxPool.apply(x) if torch.is_grad_enabled() and library() else F.max_pool2d(x, 5, stride=1, padding=2)
+    return MaxPool.apply(x) if can_fuse(x) else F.max_pool2d(x, 5, stride=1, padding=2)
 
 
 def elu(x):
-    return Elu.apply(x) if torch.is_grad_enabled() and library() else F.elu(x)
+    return Elu.apply(x) if can_fuse(x) else F.elu(x)
 
 
 def norm_elu(norm, x):
     """`norm`, an InstanceNormPlus, then ELU."""
-    if torch.is_grad_enabled() and library():
+    if can_fuse(x):
         return NormElu.apply(x, norm.alpha, norm.gamma, norm.beta)
     return F.elu(norm(x))
 

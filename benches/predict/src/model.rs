@@ -19,9 +19,9 @@ const LATENCY: f64 = 298.0;
 /// layers that the simulator ran on the tensor cores, whose loads from shared memory come in bursts.
 const OVERHEAD: f64 = 1.13;
 const OVERHEAD_IN_BURSTS: f64 = 1.2;
-/// Cycles from a load to its value, if L2 has it and all multiprocessors ask: an assumption, twice what microbenchmarks find of an idle
-/// L2, about 200 on either GPU. `docs/performance.md` has what other values would give. A main loop without barriers waits if its next operands take longer than the
-/// products that are computed meanwhile, of all blocks that a multiprocessor holds.
+/// Cycles from a load to its value, if L2 has it and all multiprocessors ask: an assumption, twice what microbenchmarks find of an
+/// idle L2, about 200 on either GPU. `docs/performance.md` has what other values would give. A main loop without barriers waits
+/// if its next operands take longer than the products that are computed meanwhile, of all blocks that a multiprocessor holds.
 const LOAD: f64 = 400.0;
 /// Times that such a loop's pass waits for operands: it is unrolled, and its two parts load for each other.
 const LOADS_PER_PASS: f64 = 2.0;

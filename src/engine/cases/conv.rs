@@ -231,8 +231,8 @@ fn case(shape: Shape, precision: Precision) -> Case {
     .in_precision(precision)
 }
 
-/// A layer and one that takes its output: of whole units, which the first one prepares for the second, in the widest tile and in the narrowest; of others;
-/// and behind a norm.
+/// A layer and one that takes its output: of whole units, which the first one prepares for the second, in the widest tile and in
+/// the narrowest; of others; and behind a norm.
 fn chained_shapes() -> [(Shape, Shape); 6] {
     use Before::{Elu, None, NormElu};
     let first = |images, channels, side| Shape::new(images, 24, channels, side, side + 1).plus_residual();
