@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use qcs::engine::cpu::CpuEngine;
 use qcs::methods::prior_score;
-use qcs::prior::{Ncsnv2, Prior, Schedule, parameters};
+use qcs::prior::{Ncsnv2, Prior, Schedule, UNet, parameters};
 use qcs::run::demo;
 use qcs::{Error, ImageShape, Images};
 use qcs_kernels::philox::{Domain, Stream};
@@ -17,6 +17,15 @@ const NETWORK: Ncsnv2 = Ncsnv2 {
 
 type Tensors = HashMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
 
+/// A U-Net whose widths are multiples of nothing, halving twice.
+fn unet() -> UNet {
+    UNet {
+        widths: vec![3, 5, 6],
+        blocks: 2,
+        image: NETWORK.image,
+    }
+}
+
 fn tensors(prior: &Prior, dtype: Dtype) -> Tensors {
     let encode = |v: &f32| match dtype {
         Dtype::F32 => v.to_le_bytes().to_vec(),
@@ -28,7 +37,7 @@ fn tensors(prior: &Prior, dtype: Dtype) -> Tensors {
         let data = prior.weight(name).iter().flat_map(encode).collect();
         (name.to_owned(), (dtype, shape, data))
     };
-    parameters(&NETWORK)
+    parameters(prior.network())
         .into_iter()
         .map(|p| tensor(&p.name, p.shape))
         .collect()
@@ -84,6 +93,46 @@ fn f32_f16_and_bf16_files_hold_the_same_prior_to_their_precision() {
             }
         }
     }
+}
+
+#[test]
+fn a_unet_is_known_by_its_tensors() {
+    let prior = Prior::random(unet(), 1);
+    let read = open(&file(&tensors(&prior, Dtype::F32), &METADATA)).unwrap();
+    assert_eq!(
+        (read.image(), read.network().describe()),
+        (NETWORK.image, "U-Net, widths 3, 5, 6, 2 blocks each".to_owned())
+    );
+    for param in parameters(&unet()) {
+        assert_eq!(prior.weight(&param.name), read.weight(&param.name), "{}", param.name);
+    }
+}
+
+#[test]
+fn a_unet_with_a_weight_too_few_or_too_many_is_refused_by_its_name() {
+    let good = tensors(&Prior::random(unet(), 1), Dtype::F32);
+    for name in [
+        "down.1.1.conv2.bias",
+        "shrink.0.weight",
+        "grow.1.bias",
+        "up.0.0.normalize1.alpha",
+    ] {
+        let mut tensors = good.clone();
+        tensors.remove(name);
+        let message = refusal(&file(&tensors, &METADATA));
+        assert!(message.contains(name) && message.contains("missing"), "{message}");
+    }
+    // A third resolution lost: what led to it is left over.
+    let mut tensors = good.clone();
+    tensors.retain(|name, _| !name.starts_with("down.2."));
+    let message = refusal(&file(&tensors, &METADATA));
+    assert!(
+        message.contains("shrink.1") || message.contains("grow.1") || message.contains("up.1"),
+        "{message}"
+    );
+    // 6 allows one halving, not two.
+    let message = refusal(&file(&good, &[("image_size", "6")]));
+    assert!(message.contains("2 times"), "{message}");
 }
 
 #[test]
@@ -254,7 +303,8 @@ fn the_priors_in_weights_denoise_what_they_have_not_seen() {
         Prior::open(&weights.join(format!("{name}.safetensors")), None).unwrap()
     };
     for (name, prior, clean) in [
-        ("mnist", Prior::shipped().unwrap(), demo::digits(0, None).unwrap()),
+        ("the default", Prior::shipped().unwrap(), demo::digits(0, None).unwrap()),
+        ("mnist", open("mnist"), demo::digits(0, None).unwrap()),
         ("fashion-mnist", open("fashion-mnist"), garment()),
         ("cifar10-small", open("cifar10-small"), picture()),
     ] {

@@ -84,7 +84,10 @@ fn estimates_are_those_of_the_reference_in_float64_within_1e_3() {
         measurements: Some(150),
         ..MeasureConfig::default()
     };
-    let (prior, problem) = (Prior::shipped().unwrap(), measure.resolve().unwrap());
+    // The reference is of NCSNv2.
+    let weights = [env!("CARGO_MANIFEST_DIR"), "weights/mnist.safetensors"];
+    let prior = Prior::open(&weights.iter().collect::<PathBuf>(), None).unwrap();
+    let problem = measure.resolve().unwrap();
     let path = [env!("CARGO_MANIFEST_DIR"), "tests/fixtures/turbo/reference.npy"]
         .iter()
         .collect::<PathBuf>();

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::{Denoiser, Ncsnv2, Prior, Schedule, parameters, square};
+use super::{Denoiser, Ncsnv2, Network, Prior, Schedule, UNet, parameters, square};
 use crate::files::safetensors::{self, TensorFile};
 use crate::{Error, ImageShape, Result};
 
 impl Prior {
-    /// Reads a checkpoint with NCSNv2's key names.
+    /// Reads an NCSNv2 with the original key names, or a U-Net of `weights/training`.
     ///
     /// `image` overrides the image size in the file's metadata (`image_size`), which a file from elsewhere may lack.
     pub fn open(path: &Path, image: Option<ImageShape>) -> Result<Self> {
@@ -18,7 +18,7 @@ impl Prior {
     /// The same from a file that is already in memory; `name` stands for it in messages.
     pub fn from_bytes(name: impl AsRef<Path>, bytes: &[u8], image: Option<ImageShape>) -> Result<Self> {
         if let Some(image) = image {
-            check_even(image)?;
+            check_halvings("a prior", image, 1)?;
         }
         let prior = safetensors::read_bytes(name.as_ref(), bytes, |file| parse(file, image))?;
         Ok(Self {
@@ -31,13 +31,16 @@ impl Prior {
 /// Errors are the file's fault; its name is not in them yet.
 fn parse(file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Prior> {
     let network = infer(file, image)?;
+    let what = network.describe();
     let mut weights = HashMap::new();
-    for param in parameters(&network) {
+    for param in parameters(network.as_ref()) {
         let shape = shape_of(file, &param.name)?;
         if shape != param.shape {
             return Err(Error::usage(format!(
-                "`{}` has shape {shape:?}, but NCSNv2 with ngf = {} and {} channel(s) needs {:?}",
-                param.name, network.ngf, network.image.channels, param.shape
+                "`{}` has shape {shape:?}, but this network ({what}, {} channel(s)) needs {:?}",
+                param.name,
+                network.image().channels,
+                param.shape
             )));
         }
         let values = finite(file, &param.name)?;
@@ -46,14 +49,14 @@ fn parse(file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Prior> {
     for name in file.names() {
         if name != "sigmas" && !Denoiser::TENSORS.contains(&name) && !weights.contains_key(name) {
             return Err(Error::usage(format!(
-                "unknown tensor `{name}`: not a weight of NCSNv2 (is it another network?)"
+                "unknown tensor `{name}`: not a weight of this network ({what}; is it another one?)"
             )));
         }
     }
-    let image = network.image;
+    let image = network.image();
     let prior = Prior {
         metadata: file.metadata.clone(),
-        ..Prior::new(network, schedule(file)?, weights)
+        ..Prior::of(network, schedule(file)?, weights)
     };
     match Denoiser::read(file, image)? {
         Some(denoiser) => prior.with_denoiser(denoiser),
@@ -62,24 +65,49 @@ fn parse(file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Prior> {
 }
 
 fn shape_of(file: &TensorFile<'_>, name: &str) -> Result<Vec<usize>> {
-    let missing = || format!("tensor `{name}` is missing: not an NCSNv2 checkpoint with the original key names");
+    let missing = || {
+        format!("tensor `{name}` is missing: not an NCSNv2 checkpoint with the original key names, nor a U-Net of ours")
+    };
     file.shape(name).ok_or_else(|| Error::usage(missing()))
 }
 
-/// ngf and channels from `begin_conv.weight` [ngf, channels, 3, 3], the size from the metadata or the caller.
-fn infer(file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Ncsnv2> {
-    let name = "begin_conv.weight";
-    let shape = shape_of(file, name)?;
-    let [ngf, channels, 3, 3] = shape[..] else {
+/// Which network it is, from the names and shapes of its tensors; the size of its images from the metadata or the caller.
+fn infer(file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Box<dyn Network>> {
+    let first = "begin_conv.weight";
+    let shape = shape_of(file, first)?;
+    let [width, inputs, 3, 3] = shape[..] else {
         return Err(Error::usage(format!(
-            "`{name}` has shape {shape:?}, not [ngf, channels, 3, 3]"
+            "`{first}` has shape {shape:?}, not [ngf, channels, 3, 3]"
         )));
     };
-    if ngf < 2 || channels == 0 {
+    let block = |depth: usize, block: usize| format!("down.{depth}.{block}.conv1.weight");
+    let is_unet = file.has(&block(0, 0));
+    let channels = if is_unet { inputs.saturating_sub(1) } else { inputs };
+    if width < 2 || channels == 0 {
         return Err(Error::usage(format!(
-            "`{name}` has {ngf} feature maps and {channels} channels: nothing NCSNv2 can use"
+            "`{first}` has {width} feature maps of {inputs} channels: nothing a network can use"
         )));
     }
+    let image = image_of(file, image, channels)?;
+    if !is_unet {
+        check_halvings("NCSNv2", image, 1)?;
+        return Ok(Box::new(Ncsnv2 { ngf: width, image }));
+    }
+    let blocks = (0..).take_while(|&j| file.has(&block(0, j))).count();
+    let widths: Vec<usize> = (0..)
+        .map_while(|depth| file.shape(&block(depth, 0))?.first().copied())
+        .collect();
+    if let Some(narrow) = widths.iter().position(|&width| width < 2) {
+        let name = block(narrow, 0);
+        return Err(Error::usage(format!(
+            "`{name}` has too few feature maps: a norm compares two"
+        )));
+    }
+    check_halvings("this U-Net", image, widths.len() - 1)?;
+    Ok(Box::new(UNet { widths, blocks, image }))
+}
+
+fn image_of(file: &TensorFile<'_>, image: Option<ImageShape>, channels: usize) -> Result<ImageShape> {
     let image = match (image, file.text("image_size")) {
         (Some(image), _) => image,
         (None, Some(size)) => match size.parse::<usize>() {
@@ -91,21 +119,29 @@ fn infer(file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Ncsnv2> {
             return Err(Error::usage(reason));
         }
     };
-    check_even(image)?;
     if image.channels != channels {
         return Err(Error::usage(format!(
             "this prior is for {channels}-channel images, but the images at hand have {}",
             image.channels
         )));
     }
-    Ok(Ncsnv2 { ngf, image })
+    Ok(image)
 }
 
-fn check_even(image: ImageShape) -> Result<()> {
-    if image.height.is_multiple_of(2) && image.width.is_multiple_of(2) {
+fn check_halvings(network: &str, image: ImageShape, times: usize) -> Result<()> {
+    let divides = |side: usize| {
+        u32::try_from(times)
+            .ok()
+            .and_then(|t| 1usize.checked_shl(t))
+            .is_some_and(|d| side.is_multiple_of(d))
+    };
+    if divides(image.height) && divides(image.width) {
         return Ok(());
     }
-    let reason = format!("NCSNv2 halves the image once: height and width must be even, not {image}");
+    let reason = match times {
+        1 => format!("{network} halves the image once: height and width must be even, not {image}"),
+        _ => format!("{network} halves the image {times} times: height and width must allow that, unlike {image}"),
+    };
     Err(Error::usage(reason))
 }
 

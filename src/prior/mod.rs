@@ -4,9 +4,11 @@ pub mod convert;
 mod denoiser;
 mod file;
 mod generator;
+mod layers;
 mod ncsnv2;
 mod schedule;
 mod shipped;
+mod unet;
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -21,6 +23,7 @@ pub use denoiser::Denoiser;
 pub use generator::{Activations, Generator, LANES, Lane};
 pub use ncsnv2::Ncsnv2;
 pub use schedule::Schedule;
+pub use unet::UNet;
 
 /// A score network: a description that pushes ops.
 pub trait Network: Send + Sync {
@@ -65,14 +68,18 @@ impl Prior {
         schedule: Option<Schedule>,
         weights: HashMap<String, Vec<f32>>,
     ) -> Self {
-        let expected = parameters(&network);
+        Self::of(Box::new(network), schedule, weights)
+    }
+
+    fn of(network: Box<dyn Network>, schedule: Option<Schedule>, weights: HashMap<String, Vec<f32>>) -> Self {
+        let expected = parameters(network.as_ref());
         assert_eq!(expected.len(), weights.len(), "a weight is missing or unknown");
         for param in expected {
             let elements = param.shape.iter().product::<usize>();
             assert_eq!(weights[&param.name].len(), elements, "{}", param.name);
         }
         Self {
-            network: Box::new(network),
+            network,
             source: PathBuf::from("the model"),
             schedule,
             metadata: HashMap::new(),

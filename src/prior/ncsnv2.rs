@@ -4,8 +4,9 @@
 //! any list of levels inside the trained range.
 
 use super::Network;
+use super::layers::Layers;
 use crate::ImageShape;
-use crate::plan::{Activation, Contents, Conv, NetworkOp, ParamId, PlanBuilder, TensorId};
+use crate::plan::{Activation, NetworkOp, PlanBuilder, TensorId};
 
 /// The width of the network and the images it was trained on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,20 +26,14 @@ impl Network for Ncsnv2 {
     }
 
     fn push(&self, plan: &mut PlanBuilder, x: TensorId, level: TensorId, score: TensorId) {
-        Forward { plan, ngf: self.ngf }.network(self.image, x, level, score);
+        Layers { plan }.ncsnv2(self, x, level, score);
     }
-}
-
-/// Writes layers into a plan; a method per building block of the network.
-struct Forward<'a> {
-    plan: &'a mut PlanBuilder,
-    ngf: usize,
 }
 
 /// How a residual block changes the resolution.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Resample {
-    /// Same size, same channels, and the shortcut is the identity.
+    /// Same size, same channels.
     Keep,
     /// Mean of 2×2 pixels after the second convolution and after the shortcut's 1×1 convolution.
     Halve,
@@ -46,9 +41,9 @@ enum Resample {
     Dilate,
 }
 
-impl Forward<'_> {
-    fn network(&mut self, image: ImageShape, x: TensorId, level: TensorId, score: TensorId) {
-        let ngf = self.ngf;
+/// The building blocks of this network.
+impl Layers<'_> {
+    fn ncsnv2(&mut self, &Ncsnv2 { ngf, image }: &Ncsnv2, x: TensorId, level: TensorId, score: TensorId) {
         let input = self.map(image.channels, image.height, image.width);
         self.plan.push(NetworkOp::LoadImage { x, output: input });
         let begin = self.conv3("begin_conv", input, Activation::None, ngf, 1, true, None);
@@ -72,47 +67,37 @@ impl Forward<'_> {
         });
     }
 
-    /// Two residual blocks; the first one changes the resolution.
+    /// Two residual blocks; the first one may change the resolution.
     fn stage(&mut self, name: &str, x: TensorId, channels: usize, dilation: usize, first: Resample) -> TensorId {
-        let x = self.residual(&format!("{name}.0"), x, channels, dilation, first);
-        self.residual(&format!("{name}.1"), x, channels, dilation, Resample::Keep)
+        let x = match first {
+            Resample::Keep => self.residual(&format!("{name}.0"), x, dilation),
+            Resample::Halve => self.halving(&format!("{name}.0"), x, channels),
+            Resample::Dilate => self.dilating(&format!("{name}.0"), x, channels, dilation),
+        };
+        self.residual(&format!("{name}.1"), x, dilation)
     }
 
-    /// norm, ELU, conv, norm, ELU, conv, plus the shortcut.
-    fn residual(&mut self, name: &str, x: TensorId, channels: usize, dilation: usize, resample: Resample) -> TensorId {
-        let (inputs, height, width) = self.plan.contents(x).feature();
-        let inner = if resample == Resample::Keep { channels } else { inputs };
+    fn halving(&mut self, name: &str, x: TensorId, channels: usize) -> TensorId {
+        let (inputs, ..) = self.plan.contents(x).feature();
         let norm1 = self.norm(&format!("{name}.normalize1"), x);
-        let h = self.conv3(&format!("{name}.conv1"), x, norm1, inner, dilation, true, None);
+        let h = self.conv3(&format!("{name}.conv1"), x, norm1, inputs, 1, true, None);
         let norm2 = self.norm(&format!("{name}.normalize2"), h);
-        let conv2 = format!("{name}.conv2");
+        let full = self.conv3(&format!("{name}.conv2.conv"), h, norm2, channels, 1, true, None);
+        // The mean and the 1×1 convolution commute, bias included: pooling first does a quarter of the work.
+        let pooled = self.mean_pool(x, None);
+        let shortcut = format!("{name}.shortcut.conv");
+        let by = self.conv(&shortcut, pooled, Activation::None, channels, 1, 1, true, None);
+        self.mean_pool(full, Some(by))
+    }
+
+    fn dilating(&mut self, name: &str, x: TensorId, channels: usize, dilation: usize) -> TensorId {
+        let (inputs, ..) = self.plan.contents(x).feature();
+        let norm1 = self.norm(&format!("{name}.normalize1"), x);
+        let h = self.conv3(&format!("{name}.conv1"), x, norm1, inputs, dilation, true, None);
+        let norm2 = self.norm(&format!("{name}.normalize2"), h);
         let shortcut = format!("{name}.shortcut");
-        match resample {
-            Resample::Keep => self.conv3(&conv2, h, norm2, channels, dilation, true, Some(x)),
-            Resample::Dilate => {
-                let by = self.conv3(&shortcut, x, Activation::None, channels, dilation, true, None);
-                self.conv3(&conv2, h, norm2, channels, dilation, true, Some(by))
-            }
-            Resample::Halve => {
-                let full = self.conv3(&format!("{conv2}.conv"), h, norm2, channels, dilation, true, None);
-                // The mean and the 1×1 convolution commute, bias included: pooling first does a quarter of the work.
-                let pooled = self.map(inputs, height / 2, width / 2);
-                self.push_mean_pool(x, None, pooled);
-                let by = self.conv(
-                    &format!("{shortcut}.conv"),
-                    pooled,
-                    Activation::None,
-                    channels,
-                    1,
-                    1,
-                    true,
-                    None,
-                );
-                let output = self.map(channels, height / 2, width / 2);
-                self.push_mean_pool(full, Some(by), output);
-                output
-            }
-        }
+        let by = self.conv3(&shortcut, x, Activation::None, channels, dilation, true, None);
+        self.conv3(&format!("{name}.conv2"), h, norm2, channels, dilation, true, Some(by))
     }
 
     /// RCU of each input, their fusion at the first input's size, chained residual pooling, and the output RCU.
@@ -180,104 +165,11 @@ impl Forward<'_> {
             let conv = format!("{name}.convs.{stage}");
             if stage == 0 {
                 path = self.conv3(&conv, pooled, Activation::None, channels, 1, false, None);
-                sum = self.add(path, sum);
+                sum = self.resize_add(path, sum);
             } else {
                 sum = self.conv3(&conv, pooled, Activation::None, channels, 1, false, Some(sum));
             }
         }
         sum
-    }
-
-    fn add(&mut self, a: TensorId, b: TensorId) -> TensorId {
-        let (channels, height, width) = self.plan.contents(a).feature();
-        let output = self.map(channels, height, width);
-        self.plan.push(NetworkOp::ResizeAdd {
-            input: a,
-            addend: Some(b),
-            output,
-        });
-        output
-    }
-
-    /// InstanceNorm++ followed by ELU, left to the convolution that reads `x` to apply.
-    fn norm(&mut self, name: &str, x: TensorId) -> Activation {
-        let (channels, ..) = self.plan.contents(x).feature();
-        let mut param = |what: &str| self.plan.param(format!("{name}.{what}"), &[channels]);
-        let (alpha, gamma, beta) = (param("alpha"), param("gamma"), param("beta"));
-        let padded = channels.next_multiple_of(self.plan.channel_block());
-        let output = self.plan.temporary(Contents::F32(2 * padded));
-        self.plan.push(NetworkOp::NormCoefficients {
-            input: x,
-            statistics: None,
-            alpha,
-            gamma,
-            beta,
-            output,
-        });
-        Activation::NormElu(output)
-    }
-
-    #[allow(clippy::too_many_arguments)] // the parameters of a convolution
-    fn conv3(
-        &mut self,
-        name: &str,
-        input: TensorId,
-        activation: Activation,
-        channels: usize,
-        dilation: usize,
-        bias: bool,
-        residual: Option<TensorId>,
-    ) -> TensorId {
-        self.conv(name, input, activation, channels, 3, dilation, bias, residual)
-    }
-
-    #[allow(clippy::too_many_arguments)] // the parameters of a convolution
-    fn conv(
-        &mut self,
-        name: &str,
-        input: TensorId,
-        activation: Activation,
-        channels: usize,
-        kernel: usize,
-        dilation: usize,
-        bias: bool,
-        residual: Option<TensorId>,
-    ) -> TensorId {
-        let (inputs, height, width) = self.plan.contents(input).feature();
-        let weight = self
-            .plan
-            .param(format!("{name}.weight"), &[channels, inputs, kernel, kernel]);
-        let bias: Option<ParamId> = bias.then(|| self.plan.param(format!("{name}.bias"), &[channels]));
-        let output = self.map(channels, height, width);
-        self.plan.push(NetworkOp::Conv(Conv {
-            input,
-            activation,
-            weight,
-            bias,
-            residual,
-            output,
-            kernel,
-            dilation,
-            statistics: None,
-            prepared: None,
-            leaves: None,
-        }));
-        output
-    }
-
-    fn push_mean_pool(&mut self, input: TensorId, residual: Option<TensorId>, output: TensorId) {
-        self.plan.push(NetworkOp::MeanPool {
-            input,
-            residual,
-            output,
-        });
-    }
-
-    fn map(&mut self, channels: usize, height: usize, width: usize) -> TensorId {
-        self.plan.temporary(Contents::Feature {
-            channels,
-            height,
-            width,
-        })
     }
 }

@@ -30,6 +30,16 @@ fn the_form_that_scripts_rely_on_is_one_json_object_per_line() {
 }
 
 #[test]
+fn the_network_of_the_shipped_priors_can_be_measured_too() {
+    let place = Place::new();
+    let line = "bench forward --preset mnist --network unet --ngf 4 --batch 1 --device cpu -r 1 --quiet";
+    let row: serde_json::Value = serde_json::from_str(&place.succeeds(&format!("{line} --json")).stdout).unwrap();
+    assert_eq!((&row["network"], &row["ngf"]), (&"unet".into(), &4.into()));
+    let table = place.succeeds(line).stdout;
+    assert!(table.contains("\n| forward | mnist | unet 4 | 1 | cpu |"), "{table}");
+}
+
+#[test]
 fn every_part_can_be_measured_and_shown_as_a_table_or_csv() {
     let place = Place::new();
     let line = "bench all --preset mnist --ngf 4 --batch 2 -m 20 --levels 1 --device cpu -r 1 --warm-up 0 --quiet";

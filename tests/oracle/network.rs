@@ -9,9 +9,13 @@ use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Constants, Engine, Precision, State};
 use qcs::methods::ScorePlan;
 use qcs::plan::{Program, Step};
-use qcs::prior::{Ncsnv2, Prior, Schedule};
+use qcs::prior::{Ncsnv2, Network, Prior, Schedule, UNet};
 
-fn prior(golden: &Golden, image: ImageShape) -> Prior {
+fn ncsnv2(golden: &Golden, image: ImageShape) -> Prior {
+    prior(golden, Ncsnv2 { ngf: 16, image })
+}
+
+fn prior(golden: &Golden, network: impl Network + 'static) -> Prior {
     let weights: HashMap<String, Vec<f32>> = golden
         .names()
         .iter()
@@ -20,15 +24,23 @@ fn prior(golden: &Golden, image: ImageShape) -> Prior {
             (key != "sigmas").then(|| (key.to_owned(), golden.f32(name)))
         })
         .collect();
-    Prior::new(Ncsnv2 { ngf: 16, image }, None, weights)
+    Prior::new(network, None, weights)
+}
+
+/// The noise level of each of the golden's images.
+fn levels(golden: &Golden) -> Vec<f64> {
+    if golden.names().iter().any(|name| name == "levels") {
+        return golden.f64("levels");
+    }
+    let levels = Schedule::geometric(50.0, 0.01, 232).unwrap();
+    let level = |&label: &f64| f64::from(levels.levels()[label as usize]);
+    golden.f64("labels").iter().map(level).collect()
 }
 
 /// The scores of the golden's images, each at its own level, so many at a time.
 fn scores(engine: &mut dyn Engine, prior: &Prior, golden: &Golden, batch: usize) -> Vec<f32> {
     let x = golden.f32("x");
-    let levels = Schedule::geometric(50.0, 0.01, 232).unwrap();
-    let level = |&label: &f64| f64::from(levels.levels()[label as usize]);
-    let levels: Vec<f64> = golden.f64("labels").iter().map(level).collect();
+    let levels = levels(golden);
     let n = prior.image().len();
     let compiled = ScorePlan::of_prior(prior, batch, engine.target());
     let constants = Constants {
@@ -53,17 +65,31 @@ fn scores(engine: &mut dyn Engine, prior: &Prior, golden: &Golden, batch: usize)
 }
 
 #[test]
-fn both_networks_agree_with_float64_within_1e_4_on_every_engine() {
-    for (name, image) in [
-        ("ncsnv2_ngf16_28x28x1.safetensors", ImageShape::new(1, 28, 28)),
-        ("ncsnv2_ngf16_32x32x3.safetensors", ImageShape::new(3, 32, 32)),
-    ] {
+fn networks_agree_with_float64_within_1e_4_on_every_engine() {
+    let unet = |widths: &[usize], blocks: usize, image: ImageShape| UNet {
+        widths: widths.to_vec(),
+        blocks,
+        image,
+    };
+    let grey = ImageShape::new(1, 28, 28);
+    let colour = ImageShape::new(3, 32, 32);
+    type Build<'a> = &'a dyn Fn(&Golden) -> Prior;
+    let goldens: [(&str, Build<'_>); 4] = [
+        ("ncsnv2_ngf16_28x28x1.safetensors", &|g| ncsnv2(g, grey)),
+        ("ncsnv2_ngf16_32x32x3.safetensors", &|g| ncsnv2(g, colour)),
+        ("unet_28x28x1.safetensors", &|g| prior(g, unet(&[8, 16, 24], 2, grey))),
+        ("unet_32x32x3.safetensors", &|g| {
+            prior(g, unet(&[10, 12, 20], 1, colour))
+        }),
+    ];
+    for (name, build) in goldens {
         let golden = Golden::open(name);
-        let prior = prior(&golden, image);
+        let prior = build(&golden);
+        let n = prior.image().len();
         let expected = golden.f64("out_f64");
         for mut engine in every_engine(Precision::Fp32) {
             let score = scores(engine.as_mut(), &prior, &golden, 1);
-            for (image, (score, expected)) in score.chunks(image.len()).zip(expected.chunks(image.len())).enumerate() {
+            for (image, (score, expected)) in score.chunks(n).zip(expected.chunks(n)).enumerate() {
                 let error = relative_error(score, expected);
                 println!("{name} image {image} {}: {error:.1e}", engine.describe());
                 assert!(error < 1e-4, "{name}, image {image}, {}: {error:e}", engine.describe());
@@ -75,7 +101,7 @@ fn both_networks_agree_with_float64_within_1e_4_on_every_engine() {
 #[test]
 fn an_images_score_does_not_depend_on_its_batch_or_the_number_of_threads() {
     let golden = Golden::open("ncsnv2_ngf16_28x28x1.safetensors");
-    let prior = prior(&golden, ImageShape::new(1, 28, 28));
+    let prior = ncsnv2(&golden, ImageShape::new(1, 28, 28));
     let alone = scores(&mut CpuEngine::new(1), &prior, &golden, 1);
     for threads in [1, 2, 3] {
         let together = scores(&mut CpuEngine::new(threads), &prior, &golden, 3);

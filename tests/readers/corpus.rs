@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use flate2::{Compression, write::GzEncoder};
-use qcs::prior::{Ncsnv2, Prior, parameters};
+use qcs::prior::{Ncsnv2, Prior, UNet, parameters};
 use qcs::problem::{Cells, Matrix, Problem};
 use qcs::{ImageShape, Images};
 use safetensors::Dtype;
@@ -154,15 +154,18 @@ pub fn problems() -> Vec<Seed> {
     ]
 }
 
-/// A network of two feature maps, in f32 and in f16.
+/// Networks of two feature maps: NCSNv2 in f32 and in f16, a U-Net.
 pub fn priors() -> Vec<Seed> {
-    let network = Ncsnv2 {
-        ngf: 2,
-        image: ImageShape::new(1, 4, 4),
+    let image = ImageShape::new(1, 4, 4);
+    let ncsnv2 = Prior::random(Ncsnv2 { ngf: 2, image }, 1);
+    let unet = UNet {
+        widths: vec![2, 3],
+        blocks: 1,
+        image,
     };
-    let prior = Prior::random(network, 1);
-    let stored = |name, dtype, bytes_of: fn(f32) -> Vec<u8>| {
-        let data: Vec<_> = parameters(&network)
+    let unet = Prior::random(unet, 1);
+    let stored = |prior: &Prior, name, dtype, bytes_of: fn(f32) -> Vec<u8>| {
+        let data: Vec<_> = parameters(prior.network())
             .into_iter()
             .map(|param| {
                 let bytes: Vec<u8> = prior.weight(&param.name).iter().flat_map(|&v| bytes_of(v)).collect();
@@ -183,8 +186,9 @@ pub fn priors() -> Vec<Seed> {
         Seed::new(name, safetensors::serialize(views, Some(metadata)).unwrap())
     };
     vec![
-        stored("f32.safetensors", Dtype::F32, |v| v.to_le_bytes().to_vec()),
-        stored("f16.safetensors", Dtype::F16, |v| {
+        stored(&ncsnv2, "f32.safetensors", Dtype::F32, |v| v.to_le_bytes().to_vec()),
+        stored(&unet, "unet.safetensors", Dtype::F32, |v| v.to_le_bytes().to_vec()),
+        stored(&ncsnv2, "f16.safetensors", Dtype::F16, |v| {
             half::f16::from_f32(v).to_le_bytes().to_vec()
         }),
     ]

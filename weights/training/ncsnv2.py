@@ -159,8 +159,8 @@ class NCSNv2(nn.Module):
         self.normalizer = InstanceNormPlus(n)
         self.end_conv = conv3x3(n, channels)
 
-    def noise(self, x):
-        """-(x's estimated unit noise): the score before the division by sigma."""
+    def noise(self, x, _sigma):
+        """-(x's estimated unit noise): the score before the division by sigma, which this network does not ask for."""
         r1 = self.res1(self.begin_conv(2 * x - 1))
         r2 = self.res2(r1)
         r3 = self.res3(r2)
@@ -172,11 +172,11 @@ class NCSNv2(nn.Module):
 
     def denoised(self, x, sigma):
         """The expected image, given that x is one plus noise of one level."""
-        return x + sigma * self.noise(x)
+        return x + sigma * self.noise(x, sigma)
 
     def forward(self, x, sigma):
         """The score of images x in [0,1] (plus noise); sigma holds one level per image."""
-        return self.noise(x) / sigma.view(-1, 1, 1, 1)
+        return self.noise(x, sigma) / sigma.view(-1, 1, 1, 1)
 
 
 def geometric(begin, end, count):

@@ -12,7 +12,7 @@ def dsm_loss(net, x, sigma, z):
     """sigma^2-weighted denoising score matching, ||sigma * score(x + sigma z) + z||^2, as a mean
     over pixels, one value per image: 1 for a network that says nothing, whatever the level."""
     noisy = x + sigma.view(-1, 1, 1, 1) * z
-    return (net.noise(noisy) + z).square().mean((1, 2, 3))
+    return (net.noise(noisy, sigma) + z).square().mean((1, 2, 3))
 
 
 def emphasis(sigma, top):

@@ -13,6 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from ncsnv2 import NCSNv2, geometric
+from unet import UNet
 
 
 def read(path):
@@ -22,11 +23,24 @@ def read(path):
         return {k: f.get_tensor(k).float() for k in names}, f.metadata() or {}
 
 
+def build(network, channels, ngf, blocks, sigmas):
+    """An untrained network. `blocks` is a U-Net's alone."""
+    if network == "unet":
+        return UNet(channels, [ngf, 2 * ngf, 4 * ngf], blocks, sigmas)
+    return NCSNv2(channels, ngf, sigmas)
+
+
+def shape(tensors):
+    """(network, channels, ngf, blocks) of a prior's tensors."""
+    ngf, inputs = tensors["begin_conv.weight"].shape[:2]
+    blocks = sum(name.startswith("down.0.") and name.endswith(".conv1.weight") for name in tensors)
+    return ("unet", inputs - 1, ngf, blocks) if blocks else ("ncsnv2", inputs, ngf, 2)
+
+
 def load(path):
     """(network, metadata) of a prior."""
     tensors, metadata = read(path)
-    ngf, channels = tensors["begin_conv.weight"].shape[:2]
-    net = NCSNv2(channels, ngf, tensors["sigmas"])
+    net = build(*shape(tensors), tensors["sigmas"])
     net.load_state_dict(tensors)
     return net.to(memory_format=torch.channels_last).eval(), metadata
 
@@ -41,7 +55,7 @@ def export(args):
         tensors["sigmas"] = geometric(args.sigma_begin or config.sigma_begin, args.sigma_end or config.sigma_end, args.levels)
     sigmas = tensors["sigmas"].tolist()
     metadata = dict(
-        dataset=config.dataset, channels=config.channels, image_size=config.image_size, ngf=config.ngf,
+        dataset=config.dataset, network=shape(tensors)[0], channels=config.channels, image_size=config.image_size, ngf=config.ngf,
         sigma_begin=f"{sigmas[0]:g}", sigma_end=f"{sigmas[-1]:g}", num_classes=len(sigmas),
         sigma_max_trained=config.sigma_top, emphasis=config.emphasis, steps=state["steps_before"] + state["step"],
         batch=config.batch, seed=config.seed, date=datetime.date.today().isoformat(), loss=f"{state['validation']:.6f}",

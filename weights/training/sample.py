@@ -20,10 +20,11 @@ def annealed_langevin(net, sigmas, shape, steps, generator):
     e = levels.langevin_step((sigmas[0] / sigmas[1]).item(), steps)
     x = 0.5 + sigmas[0] * torch.randn(shape, generator=generator)
     for sigma in sigmas.tolist():
+        level = torch.full(shape[:1], sigma)
         for _ in range(steps):
             z = torch.randn(shape, generator=generator)
-            x += e * sigma * net.noise(x) + math.sqrt(2 * e) * sigma * z
-    return (x + sigmas[-1] * net.noise(x)).clamp(0, 1)
+            x += e * sigma * net.noise(x, level) + math.sqrt(2 * e) * sigma * z
+    return (x + sigmas[-1] * net.noise(x, level)).clamp(0, 1)
 
 
 def sheet(images):

@@ -1,6 +1,6 @@
-"""Trains an NCSNv2 prior by denoising score matching on a CPU, in as many sittings as it takes.
+"""Trains a prior, an NCSNv2 or a U-Net, by denoising score matching on a CPU, in as many sittings as it takes.
 
-    python train.py --dataset mnist --data DIR --out RUN        start, or go on where RUN stopped
+    python train.py --dataset mnist --data DIR --network unet --out RUN    start, or go on where RUN stopped
     python train.py --from small.safetensors --ngf 32 ...       start from a prior, widened
     python train.py --from RUN/checkpoint.pt --out RUN2 --decay-steps 1000 ...
 
@@ -22,13 +22,13 @@ import levels
 import objective
 import prior
 from muon import Muon
-from ncsnv2 import NCSNv2, geometric
+from ncsnv2 import geometric
 from precision import bf16_is_faster
 from widen import widen
 
 CLIP = 1.0  # gradient norm of the per-pixel loss: every step at first, one step in seven by step 500
 SAVE_SECONDS = 120
-FIXED = dict(dataset="mnist", ngf=24, seed=1, sigma_begin=17.0, sigma_end=0.01, sigma_top=50.0)  # a run's identity
+FIXED = dict(dataset="mnist", network="ncsnv2", ngf=24, blocks=2, seed=1, sigma_begin=17.0, sigma_end=0.01, sigma_top=50.0)  # a run's identity
 
 
 def batch(images, args, step):
@@ -56,7 +56,8 @@ class Run:
     def build(self):
         dims = self.channels * self.image_size**2
         count = levels.count(self.args.sigma_begin, self.args.sigma_end, dims)
-        net = NCSNv2(self.channels, self.args.ngf, geometric(self.args.sigma_begin, self.args.sigma_end, count))
+        sigmas = geometric(self.args.sigma_begin, self.args.sigma_end, count)
+        net = prior.build(self.args.network, self.channels, self.args.ngf, self.args.blocks, sigmas)
         # NHWC is the layout oneDNN's convolutions want: 10 % faster here than NCHW.
         return net.to(memory_format=torch.channels_last)
 
@@ -66,7 +67,7 @@ class Run:
             tensors, metadata = prior.read(path)
             self.steps_before = int(metadata.get("steps", 0))
             tensors["sigmas"] = self.net.sigmas
-            if tensors["begin_conv.weight"].shape[0] < self.args.ngf:
+            if self.args.network == "ncsnv2" and tensors["begin_conv.weight"].shape[0] < self.args.ngf:
                 tensors = widen(tensors, self.args.ngf, self.args.seed)
             self.net.load_state_dict(tensors)
         self.ema.load_state_dict(self.net.state_dict())
@@ -145,15 +146,16 @@ def source_state(args):
     state = torch.load(path, weights_only=True) if path.endswith(".pt") else None
     known = dict(FIXED)
     if state:
-        known = {key: state["args"][key] for key in FIXED}
+        known.update({key: state["args"][key] for key in FIXED if key in state["args"]})
     elif path:
         tensors, metadata = prior.read(path)
-        known.update(dataset=metadata.get("dataset", FIXED["dataset"]), ngf=len(tensors["begin_conv.weight"]))
+        network, _, ngf, blocks = prior.shape(tensors)
+        known.update(dataset=metadata.get("dataset", FIXED["dataset"]), network=network, ngf=ngf, blocks=blocks)
     for key, value in known.items():
         flag, asked = "--" + key.replace("_", "-"), getattr(args, key)
         if asked is None:
             setattr(args, key, value)
-        elif state and asked != value:
+        elif path and asked != value and (state or key in ("network", "blocks")):
             raise SystemExit(f"{path}: was trained with {flag} {value}; start another --out")
         elif path and key == "ngf" and asked < value:
             raise SystemExit(f"{path}: is {value} wide and cannot be narrowed; give {flag} {value} or more")
@@ -221,7 +223,9 @@ def main():
     add("--data", required=True, help="file or folder of the data set")
     add("--out", required=True, help="folder for checkpoint.pt, loss.csv and errors.csv; resumed when it has a checkpoint")
     add("--from", dest="source", help="begin a new --out with this checkpoint, or with the weights of this .safetensors")
-    add("--ngf", type=int, help="width; may be larger than that of a .safetensors to start from")
+    add("--network", choices=["ncsnv2", "unet"])
+    add("--ngf", type=int, help="first width; an NCSNv2 may be wider than the .safetensors it starts from")
+    add("--blocks", type=int, help="of a U-Net, at each resolution down and up")
     add("--sigma-begin", type=float, help="largest level; see levels.py")
     add("--sigma-end", type=float)
     add("--sigma-top", type=float, help="levels are practised up to here")

@@ -4,10 +4,13 @@
 pub mod conv;
 pub mod elu;
 pub mod load_image;
+pub mod load_scaled;
 pub mod max_pool;
 pub mod mean_pool;
 pub mod norm_coefficients;
+pub mod precondition;
 pub mod resize_add;
+pub mod store_mixed;
 pub mod store_score;
 
 /// Channels rounded up to whole blocks.

@@ -8,16 +8,17 @@ use qcs::methods::langevin::{LangevinOptions, LangevinSettings};
 use qcs::methods::turbo::{TurboOptions, TurboSettings};
 use qcs::methods::{Given, Method, Preset, ScorePlan};
 use qcs::plan::{Contents, Plan, PlanBuilder, ProductOp, Program, SamplerOp, Step, TensorId};
-use qcs::prior::{Denoiser, Prior, Schedule};
+use qcs::prior::{Denoiser, Prior, Schedule, UNet};
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
 use qcs::run::{Driver, Outcome, Unobserved};
 use qcs::{Error, ImageShape, Images, Result};
 
-use super::What;
+use super::{Architecture, What};
 
 /// One combination of the lists.
 pub struct Setting {
     pub preset: &'static Preset,
+    pub network: Architecture,
     pub ngf: usize,
     pub batch: usize,
     pub measurements: usize,
@@ -47,7 +48,11 @@ impl Setting {
         report: &mut dyn FnMut(Timing) -> Result<()>,
     ) -> Result<()> {
         let image = self.preset.image();
-        let prior = Prior::random_of_width(self.ngf, image, 0).with_denoiser(denoiser(image))?;
+        let prior = match self.network {
+            Architecture::Ncsnv2 => Prior::random_of_width(self.ngf, image, 0),
+            Architecture::Unet => Prior::random(UNet::of_width(self.ngf, image), 0),
+        };
+        let prior = prior.with_denoiser(denoiser(image))?;
         let measured = whats.iter().any(|what| !matches!(what, What::Forward | What::Langevin));
         let problem = measured.then(|| self.problem(image)).transpose()?;
         for &what in whats {

@@ -23,6 +23,7 @@ use report::{Format, Reporter};
   qcs bench                                                       the forward pass of the three presets
   qcs bench forward --preset cifar10 --ngf 128 --batch 8 --device cpu --json
   qcs bench all --preset mnist --ngf 24,128 --batch 1,8           every part
+  qcs bench forward --preset mnist --network unet --ngf 48        the default prior's network
   qcs bench products --preset cifar10 --batch 1,8 --device cuda   our kernel and cuBLAS
   qcs bench step --device cpu,cuda --precision fp32,fp16 --csv    two devices"
 )]
@@ -38,6 +39,9 @@ pub struct BenchArgs {
         default_value = "mnist,cifar10,celeba"
     )]
     preset: Vec<String>,
+    /// The network: the paper's, or the shipped priors'
+    #[arg(long, value_enum, default_value_t)]
+    network: Architecture,
     /// Widths of the network
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "128")]
     ngf: Vec<usize>,
@@ -62,6 +66,23 @@ pub struct BenchArgs {
     /// Comma-separated values
     #[arg(long)]
     csv: bool,
+}
+
+/// A kind of network, with random weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Architecture {
+    #[default]
+    Ncsnv2,
+    Unet,
+}
+
+impl Architecture {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ncsnv2 => "ncsnv2",
+            Self::Unet => "unet",
+        }
+    }
 }
 
 /// A part of the sampler.
@@ -152,6 +173,7 @@ pub fn bench(args: &BenchArgs, global: &Global) -> Result<()> {
                     for &batch in &args.batch {
                         let setting = Setting {
                             preset,
+                            network: args.network,
                             ngf,
                             batch,
                             measurements: args.measurements.unwrap_or(preset.measurements),

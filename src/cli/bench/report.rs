@@ -36,6 +36,7 @@ struct Row {
     images_per_second: Option<f64>,
     measurements: usize,
     repetitions: usize,
+    network: &'static str,
 }
 
 /// Prints a line for each timing, as soon as it is there.
@@ -76,6 +77,7 @@ impl Reporter {
             images_per_second: steps_per_second.map(|rate| rate * setting.batch as f64 / whole),
             measurements: setting.measurements,
             repetitions: setting.repetitions,
+            network: setting.network.name(),
         };
         let text = match self.format {
             Format::JsonLines => to_json(&row)?,
@@ -99,6 +101,10 @@ impl Reporter {
 
     fn markdown(&self, row: &Row) -> String {
         let or_dash = |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
+        let width = match row.network {
+            "ncsnv2" => row.ngf.to_string(),
+            other => format!("{other} {}", row.ngf),
+        };
         let head = "| test | preset | ngf | batch | device | precision | ms | GFLOP/s | of peak | steps/s | images/s |\n\
                     |---|---|---:|---:|---|---|---:|---:|---:|---:|---:|\n";
         format!(
@@ -106,7 +112,7 @@ impl Reporter {
             if self.rows == 0 { head } else { "" },
             row.name,
             row.preset,
-            row.ngf,
+            width,
             row.batch,
             row.device,
             row.precision,
@@ -124,10 +130,10 @@ impl Reporter {
         let numbers = |values: &[f64]| values.iter().map(f64::to_string).collect::<Vec<_>>().join(",");
         let or_empty = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
         let head = "name,preset,ngf,batch,device,precision,ms_mean,ms_stddev,gflops,peak_share,steps_per_second,\
-                    images_per_second,measurements,repetitions\n";
+                    images_per_second,measurements,repetitions,network\n";
         format!(
             // A list of devices may hold a comma.
-            "{}{},{},{},{},\"{}\",{},{},{},{},{},{},{}",
+            "{}{},{},{},{},\"{}\",{},{},{},{},{},{},{},{}",
             if self.rows == 0 { head } else { "" },
             row.name,
             row.preset,
@@ -141,6 +147,7 @@ impl Reporter {
             or_empty(row.images_per_second),
             row.measurements,
             row.repetitions,
+            row.network,
         )
     }
 }

@@ -3,10 +3,12 @@
 use qcs_kernels::launch::BLOCK;
 use qcs_kernels::network::elu::elu;
 use qcs_kernels::network::load_image::load_image;
+use qcs_kernels::network::load_scaled::load_scaled;
 use qcs_kernels::network::max_pool::max_pool;
 use qcs_kernels::network::mean_pool::mean_pool;
 use qcs_kernels::network::norm_coefficients::norm_coefficients;
 use qcs_kernels::network::resize_add::resize_add;
+use qcs_kernels::network::store_mixed::store_mixed;
 use qcs_kernels::network::store_score::store_score;
 
 use super::values::{feature_map, levels, normals, uniforms};
@@ -38,7 +40,9 @@ pub fn cases() -> Vec<Case> {
         cases.extend([
             elu_case(shape),
             load_case(shape),
+            load_scaled_case(shape),
             store_case(shape),
+            store_mixed_case(shape),
             norm_case(shape, 0.0),
             norm_case(shape, 1000.0),
             max_pool_case(whole),
@@ -125,6 +129,49 @@ fn load_case(shape: Shape) -> Case {
                 load_image(part(&values, batch, state), channels, output);
             });
             Ok(absolute_error(&results.of(output), &expected))
+        })
+    })
+}
+
+fn load_scaled_case(shape: Shape) -> Case {
+    let (batch, channels, height, width) = shape;
+    Case::new(named("load_scaled", shape), 0.0, move |target| {
+        let mut case = Builder::new(batch, target);
+        let values = uniforms(2, batch * channels * height * width);
+        let x = case.tensor(Contents::F32(channels * height * width), &values);
+        let level = case.tensor(Contents::F64(1), &levels(batch));
+        let output = case.unset(feature(channels + 1, (height, width)));
+        case.push(NetworkOp::LoadScaled { x, level, output });
+        case.finish(move |results| {
+            let map = (channels + 1).next_multiple_of(BLOCK) * height * width;
+            let expected = each(f32::NAN, batch, map, |state, output| {
+                load_scaled(part(&values, batch, state), levels(batch)[state], channels, output);
+            });
+            Ok(absolute_error(&results.of(output), &expected))
+        })
+    })
+}
+
+fn store_mixed_case(shape: Shape) -> Case {
+    let (batch, channels, height, width) = shape;
+    Case::new(named("store_mixed", shape), 0.0, move |target| {
+        let mut case = Builder::new(batch, target);
+        let image = channels * height * width;
+        let (states, values) = (
+            uniforms(2, batch * image),
+            feature_map(3, batch, channels, height * width),
+        );
+        let x = case.tensor(Contents::F32(image), &states);
+        let input = case.tensor(feature(channels, (height, width)), &values);
+        let level = case.tensor(Contents::F64(1), &levels(batch));
+        let score = case.unset(Contents::F32(image));
+        case.push(NetworkOp::StoreMixed { x, input, level, score });
+        case.finish(move |results| {
+            let expected = each(f32::NAN, batch, image, |state, score| {
+                let (x, input) = (part(&states, batch, state), part(&values, batch, state));
+                store_mixed(x, input, levels(batch)[state], channels, score);
+            });
+            Ok(absolute_error(&results.of(score), &expected))
         })
     })
 }

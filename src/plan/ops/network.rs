@@ -48,6 +48,12 @@ pub enum NetworkOp {
         x: TensorId,
         output: TensorId,
     },
+    /// The same, scaled for the noise level of each state, with one more channel that says it
+    LoadScaled {
+        x: TensorId,
+        level: TensorId,
+        output: TensorId,
+    },
     Conv(Conv),
     /// InstanceNorm++ as one scale and one shift per image and channel: `[2, channels]`, padded to whole blocks
     NormCoefficients {
@@ -86,12 +92,20 @@ pub enum NetworkOp {
         level: TensorId,
         score: TensorId,
     },
+    /// The score of a network behind [`NetworkOp::LoadScaled`], from its output and its `x`
+    StoreMixed {
+        x: TensorId,
+        input: TensorId,
+        level: TensorId,
+        score: TensorId,
+    },
 }
 
 impl NetworkOp {
     pub fn name(&self) -> &'static str {
         match self {
             Self::LoadImage { .. } => "load_image",
+            Self::LoadScaled { .. } => "load_scaled",
             Self::Conv(_) => "conv",
             Self::NormCoefficients { .. } => "norm_coefficients",
             Self::Elu { .. } => "elu",
@@ -99,12 +113,14 @@ impl NetworkOp {
             Self::MeanPool { .. } => "mean_pool",
             Self::ResizeAdd { .. } => "resize_add",
             Self::StoreScore { .. } => "store_score",
+            Self::StoreMixed { .. } => "store_mixed",
         }
     }
 
     pub fn operands(&self) -> Operands {
         match *self {
             Self::LoadImage { x, output } => Operands::new([x], [output]),
+            Self::LoadScaled { x, level, output } => Operands::new([x, level], [output]),
             Self::Conv(c) => {
                 let norm = match c.activation {
                     Activation::NormElu(coefficients) => Some(coefficients),
@@ -133,6 +149,7 @@ impl NetworkOp {
                 Operands::new([Some(input), addend].into_iter().flatten(), [output])
             }
             Self::StoreScore { input, level, score } => Operands::new([input, level], [score]),
+            Self::StoreMixed { x, input, level, score } => Operands::new([x, input, level], [score]),
         }
     }
 
@@ -148,11 +165,13 @@ impl NetworkOp {
                 [alpha, gamma, beta].map(|param| (param, Packing::Channels)).to_vec()
             }
             Self::LoadImage { .. }
+            | Self::LoadScaled { .. }
             | Self::Elu { .. }
             | Self::MaxPool { .. }
             | Self::MeanPool { .. }
             | Self::ResizeAdd { .. }
-            | Self::StoreScore { .. } => Vec::new(),
+            | Self::StoreScore { .. }
+            | Self::StoreMixed { .. } => Vec::new(),
         }
     }
 

@@ -13,10 +13,12 @@ use qcs_kernels::network::conv::winograd::output::WinogradOutputArgs;
 use qcs_kernels::network::conv::winograd::{Product, Tiling, transformed_len};
 use qcs_kernels::network::elu::EluArgs;
 use qcs_kernels::network::load_image::LoadImageArgs;
+use qcs_kernels::network::load_scaled::LoadScaledArgs;
 use qcs_kernels::network::max_pool::MaxPoolArgs;
 use qcs_kernels::network::mean_pool::MeanPoolArgs;
 use qcs_kernels::network::norm_coefficients::{NormFinishArgs, NormMergeArgs, NormMomentsArgs};
 use qcs_kernels::network::resize_add::ResizeAddArgs;
+use qcs_kernels::network::store_mixed::StoreMixedArgs;
 use qcs_kernels::network::store_score::StoreScoreArgs;
 
 use super::{Call, Caller};
@@ -35,6 +37,18 @@ impl Caller<'_> {
                     output: self.tensor(output),
                     states: images,
                     channels,
+                    pixels: height * width,
+                    unused,
+                })]
+            }
+            NetworkOp::LoadScaled { x, level, output } => {
+                let (channels, height, width) = self.feature(output);
+                vec![Call::of(&LoadScaledArgs {
+                    level: self.tensor(level),
+                    x: self.tensor(x),
+                    output: self.tensor(output),
+                    states: images,
+                    channels: channels - 1,
                     pixels: height * width,
                     unused,
                 })]
@@ -130,6 +144,19 @@ impl Caller<'_> {
                 let (channels, height, width) = self.feature(input);
                 vec![Call::of(&StoreScoreArgs {
                     level: self.tensor(level),
+                    input: self.tensor(input),
+                    score: self.tensor(score),
+                    states: images,
+                    channels,
+                    pixels: height * width,
+                    unused,
+                })]
+            }
+            NetworkOp::StoreMixed { x, input, level, score } => {
+                let (channels, height, width) = self.feature(input);
+                vec![Call::of(&StoreMixedArgs {
+                    level: self.tensor(level),
+                    x: self.tensor(x),
                     input: self.tensor(input),
                     score: self.tensor(score),
                     states: images,

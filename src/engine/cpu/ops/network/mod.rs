@@ -3,10 +3,12 @@
 pub mod conv;
 mod elu;
 mod load_image;
+mod load_scaled;
 mod max_pool;
 mod mean_pool;
 mod norm_coefficients;
 mod resize_add;
+mod store_mixed;
 mod store_score;
 
 use std::ops::Range;
@@ -18,10 +20,12 @@ pub use conv::BLOCK;
 use conv::{Algorithm, ConvShape, Prologue, conv};
 use elu::elu_map;
 use load_image::load_image;
+use load_scaled::load_scaled;
 use max_pool::max_pool;
 use mean_pool::mean_pool;
 use norm_coefficients::{NormParams, norm_coefficients};
 use resize_add::resize_add;
+use store_mixed::store_mixed;
 use store_score::store_score;
 
 impl CpuSession<'_> {
@@ -41,6 +45,11 @@ impl CpuSession<'_> {
             NetworkOp::LoadImage { x, output } => {
                 let (channels, pixels) = (channels(output), pixels(output));
                 load_image(self.threads, at.read(x), channels, pixels, at.write(output));
+            }
+            NetworkOp::LoadScaled { x, level, output } => {
+                let (channels, pixels) = (channels(output) - 1, pixels(output));
+                let (x, level) = (at.read(x), at.read(level));
+                load_scaled(self.threads, x, level, channels, pixels, at.write(output));
             }
             NetworkOp::Conv(op) => {
                 let prologue = match op.activation {
@@ -103,6 +112,11 @@ impl CpuSession<'_> {
                 let (channels, pixels) = (channels(input), pixels(input));
                 let (input, level) = (at.read(input), at.read(level));
                 store_score(self.threads, input, channels, pixels, level, at.write(score));
+            }
+            NetworkOp::StoreMixed { x, input, level, score } => {
+                let (channels, pixels) = (channels(input), pixels(input));
+                let (x, input, level) = (at.read(x), at.read(input), at.read(level));
+                store_mixed(self.threads, x, input, channels, pixels, level, at.write(score));
             }
         }
     }

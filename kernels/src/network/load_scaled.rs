@@ -1,0 +1,98 @@
+//! 2x − 1, scaled for the noise level, from a state `[channels, pixels]` to a feature map whose last channel says the level.
+
+use crate::global::Global;
+use crate::launch::{Arguments, BLOCK, Launch};
+use crate::network::padded;
+use crate::network::precondition::Precondition;
+
+/// Loads the states of a batch into the network. A thread writes half a block of a pixel.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct LoadScaledArgs {
+    /// The noise level of each state, `[states]`
+    pub level: Global<f64>,
+    /// `[states, channels, pixels]`
+    pub x: Global<f32>,
+    /// Feature map; the padding channels become 0.
+    pub output: Global<f32>,
+    /// States of the batch.
+    pub states: u32,
+    /// Channels of an image.
+    pub channels: u32,
+    /// Height times width.
+    pub pixels: u32,
+    /// Nothing.
+    pub unused: u32,
+}
+
+impl LoadScaledArgs {
+    fn halves(&self) -> u32 {
+        self.states * padded(self.channels as usize + 1) as u32 / 4 * self.pixels
+    }
+}
+
+// SAFETY: repr(C), words of eight bytes and four of four.
+unsafe impl Arguments for LoadScaledArgs {
+    fn kernel(&self) -> &'static str {
+        "load_scaled"
+    }
+    fn launch(&self) -> Launch {
+        Launch::over(self.halves())
+    }
+}
+
+/// The twin: one state.
+pub fn load_scaled(x: &[f32], level: f64, channels: usize, output: &mut [f32]) {
+    let pixels = x.len() / channels;
+    let precondition = Precondition::new(level);
+    output.fill(0.0);
+    for c in 0..=channels {
+        let plane = &mut output[c / BLOCK * pixels * BLOCK..];
+        for (at, pixel) in plane.chunks_exact_mut(BLOCK).take(pixels).enumerate() {
+            pixel[c % BLOCK] = match x.get(c * pixels + at) {
+                Some(&x) => precondition.input(x),
+                None => precondition.level,
+            };
+        }
+    }
+}
+
+#[cfg(target_arch = "nvptx64")]
+mod kernel {
+    use super::*;
+    use crate::device::{divide, global_thread};
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn load_scaled(args: LoadScaledArgs) {
+        let half = global_thread();
+        if half >= args.halves() {
+            return;
+        }
+        let blocks = (args.channels + 1).div_ceil(BLOCK as u32);
+        // SAFETY: an image has channels and pixels.
+        let (pixel, block, state) = unsafe {
+            let (plane, pixel) = divide(half / 2, args.pixels);
+            let (state, block) = divide(plane, blocks);
+            (pixel, block, state)
+        };
+        let first = block * BLOCK as u32 + half % 2 * 4;
+        // SAFETY: the state is there.
+        let precondition = Precondition::new(unsafe { args.level.read(state as usize) });
+        let value = |c: u32| {
+            if first + c < args.channels {
+                let at = (state * args.channels + first + c) * args.pixels + pixel;
+                // SAFETY: the channel is there.
+                precondition.input(unsafe { args.x.read(at as usize) })
+            } else if first + c == args.channels {
+                precondition.level
+            } else {
+                0.0
+            }
+        };
+        // SAFETY: each thread has its own half block of the output.
+        unsafe {
+            args.output
+                .store4(half as usize * 4, [value(0), value(1), value(2), value(3)])
+        }
+    }
+}

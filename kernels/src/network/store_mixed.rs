@@ -1,0 +1,78 @@
+//! The score of a network that knows the noise level, from its output and what went in, as a state `[channels, pixels]`.
+
+use crate::global::Global;
+use crate::launch::{Arguments, BLOCK, Launch};
+use crate::network::precondition::Precondition;
+
+/// Takes the prior score out of the network. A thread writes one element.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct StoreMixedArgs {
+    /// The noise level of each state, `[states]`
+    pub level: Global<f64>,
+    /// What was denoised, `[states, channels, pixels]`
+    pub x: Global<f32>,
+    /// Feature map
+    pub input: Global<f32>,
+    /// `[states, channels, pixels]`
+    pub score: Global<f32>,
+    /// States of the batch.
+    pub states: u32,
+    /// Channels of an image.
+    pub channels: u32,
+    /// Height times width.
+    pub pixels: u32,
+    /// Nothing.
+    pub unused: u32,
+}
+
+// SAFETY: repr(C), words of eight bytes and four of four.
+unsafe impl Arguments for StoreMixedArgs {
+    fn kernel(&self) -> &'static str {
+        "store_mixed"
+    }
+    fn launch(&self) -> Launch {
+        Launch::over(self.states * self.channels * self.pixels)
+    }
+}
+
+/// The twin: one state.
+pub fn store_mixed(x: &[f32], input: &[f32], level: f64, channels: usize, score: &mut [f32]) {
+    let precondition = Precondition::new(level);
+    let pixels = score.len() / channels;
+    for (c, (score, x)) in score.chunks_exact_mut(pixels).zip(x.chunks_exact(pixels)).enumerate() {
+        let plane = &input[c / BLOCK * pixels * BLOCK..];
+        for ((score, x), pixel) in score.iter_mut().zip(x).zip(plane.chunks_exact(BLOCK)) {
+            *score = precondition.score(*x, pixel[c % BLOCK]);
+        }
+    }
+}
+
+#[cfg(target_arch = "nvptx64")]
+mod kernel {
+    use super::*;
+    use crate::device::{divide, global_thread};
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn store_mixed(args: StoreMixedArgs) {
+        let at = global_thread();
+        if at >= args.states * args.channels * args.pixels {
+            return;
+        }
+        // SAFETY: an image has channels and pixels.
+        let (pixel, channel, state) = unsafe {
+            let (plane, pixel) = divide(at, args.pixels);
+            let (state, channel) = divide(plane, args.channels);
+            (pixel, channel, state)
+        };
+        let blocks = args.channels.div_ceil(BLOCK as u32);
+        let plane = state * blocks + channel / BLOCK as u32;
+        let from = (plane * args.pixels + pixel) * BLOCK as u32 + channel % BLOCK as u32;
+        // SAFETY: state, channel and pixel are there; each thread has its own element.
+        unsafe {
+            let precondition = Precondition::new(args.level.read(state as usize));
+            let (x, f) = (args.x.read(at as usize), args.input.read(from as usize));
+            args.score.store(at as usize, precondition.score(x, f));
+        }
+    }
+}
