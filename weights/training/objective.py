@@ -8,11 +8,13 @@ DATA_DEVIATION = 0.3  # of a pixel of MNIST, 0.31; of CIFAR-10, 0.25
 TABLE = (0.05, 0.1, 0.2, 0.33, 0.5, 1.0, 2.0, 5.0)  # noise levels of the table of denoising errors
 
 
-def dsm_loss(net, x, sigma, z):
+def dsm_loss(net, x, sigma, z, told=None):
     """sigma^2-weighted denoising score matching, ||sigma * score(x + sigma z) + z||^2, as a mean
-    over pixels, one value per image: 1 for a network that says nothing, whatever the level."""
+    over pixels, one value per image: 1 for a network that says nothing, whatever the level.
+    A network that asks for the level may be `told` another one: the image it denoises to should be the same."""
+    told = sigma if told is None else told
     noisy = x + sigma.view(-1, 1, 1, 1) * z
-    return (net.noise(noisy, sigma) + z).square().mean((1, 2, 3))
+    return (net.noise(noisy, told) * (told / sigma).view(-1, 1, 1, 1) + z).square().mean((1, 2, 3))
 
 
 def emphasis(sigma, top):

@@ -39,7 +39,8 @@ def batch(images, args, step):
     if args.dataset == "cifar10":  # a mirrored photograph is a photograph; a mirrored digit is not a digit
         flip = torch.rand(args.batch, generator=g) < 0.5
         x = torch.where(flip.view(-1, 1, 1, 1), x.flip(3), x)
-    return x, levels.draw(args, g), torch.randn(x.shape, generator=g)
+    sigma, z = levels.draw(args, g), torch.randn(x.shape, generator=g)
+    return x, sigma, z, sigma * (args.level_error * torch.randn(args.batch, generator=g)).exp()
 
 
 class Run:
@@ -100,9 +101,9 @@ class Run:
     def advance(self, images, bf16):
         """One step; (loss, norm of the gradient, rate factor)."""
         args, factor = self.args, self.rate_factor()
-        x, sigma, z = batch(images, args, self.step)
+        x, sigma, z, told = batch(images, args, self.step)
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            loss = objective.dsm_loss(self.net, x, sigma, z)
+            loss = objective.dsm_loss(self.net, x, sigma, z, told)
         loss = (loss * objective.emphasis(sigma, args.emphasis)).mean()
         self.net.zero_grad()
         loss.backward()
@@ -231,6 +232,8 @@ def main():
     add("--sigma-top", type=float, help="levels are practised up to here")
     add("--focus", type=float, nargs=2, default=[0.03, 3.0], metavar=("LOW", "HIGH"), help="levels practised most")
     add("--focus-share", type=float, default=0.7, help="of each batch")
+    add("--level-error", type=float, default=0.0, metavar="SHARE",
+        help="a U-Net is told levels that are wrong by so much, e.g. 0.25: what samplers denoise is never of one level")
     add("--seed", type=int)
     add("--batch", type=int, default=32)
     add("--lr", type=float, default=5e-4, help="of Adam")
