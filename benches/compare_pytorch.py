@@ -98,11 +98,11 @@ def forward(say, rounds):
 # --- whole reconstructions ----------------------------------------------------------------------------------------------
 
 def files(folder, qcs, preset, ngf, images):
-    """A problem file with the preset's number of measurements, and a weights file; ngf of None is the shipped prior."""
+    """A problem file with the preset's number of measurements, and a weights file; ngf of None is that in weights/."""
     problem, weights = folder / f"{preset}.problem.safetensors", folder / f"{preset}.safetensors"
     channels, size = SIZES[preset]
     if ngf is None:
-        weights, source = shipped(), ROOT / "weights" / "demo-digits.idx3-ubyte"
+        weights, source = ROOT / "weights" / "mnist.safetensors", ROOT / "weights" / "demo-digits.idx3-ubyte"
     else:
         save_file(network(preset, ngf).state_dict(), weights, {"image_size": str(size)})
         source = folder / "images.npy"
@@ -110,11 +110,6 @@ def files(folder, qcs, preset, ngf, images):
     subprocess.run([qcs, "--quiet", "measure", source, "-o", problem, "--preset", preset, "--count", str(images),
                     "--matrix", "ill-conditioned", "--kappa", "1000", "--sigma", "0.05", "--bits", "1"], check=True)
     return problem, weights
-
-
-def shipped():
-    """The prior that the program carries."""
-    return ROOT / "weights" / "mnist.safetensors"
 
 
 def qcs_reconstruction(qcs, folder, problem, weights, images, flags):
@@ -157,7 +152,7 @@ def reconstruction(say, rounds):
                 theirs.append(pytorch_reconstruction(problem, weights, *choice, flags))
                 ours.append(qcs_reconstruction(qcs, folder, problem, weights, images, flags))
             (t, t_psnr, _), (o, o_psnr, _) = (map(statistics.median, zip(*side)) for side in (theirs, ours))
-            name = f"{preset}, ngf {ngf}" if ngf else "mnist, shipped prior"
+            name = f"{preset}, ngf {ngf}" if ngf else "mnist, weights/mnist.safetensors"
             steps = f"{flags[5]}·{flags[7]}"
             say(f"| {name} | {images} | {steps} | {', '.join(choice)} | {t:.2f} | {o:.2f} | {t / o:.2f} | {t_psnr:.1f} | "
                 f"{o_psnr:.1f} |")

@@ -36,8 +36,8 @@ use qcs::{Error, Result};
     version,
     long_version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("QCS_BUILD"), ")"),
     about = "Posterior sampling of images from quantised measurements y = Q(Ax + n)",
-    long_about = "Posterior sampling of images from quantised measurements y = Q(Ax + n), by QCS-SGM+: an NCSNv2 prior, \
-                  an expectation-propagation likelihood, annealed Langevin dynamics.",
+    long_about = "Posterior sampling of images from quantised measurements y = Q(Ax + n), by QCS-SGM+: a score network \
+                  (NCSNv2 or a U-Net) as prior, an expectation-propagation likelihood, annealed Langevin dynamics.",
     after_help = "Examples:
   qcs demo                                               digits from single bits
   qcs measure digits/ -o problem.safetensors --bits 2    simulate measurements

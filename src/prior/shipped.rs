@@ -1,10 +1,10 @@
-//! The prior that comes with the program: a small NCSNv2 trained on the MNIST training images.
+//! The prior that comes with the program: a U-Net trained on the MNIST training images.
 
 use super::Prior;
 use crate::Result;
 
 /// The file is part of the binary, so that the demo needs nothing beside it.
-const WEIGHTS: &[u8] = include_bytes!("../../weights/mnist.safetensors");
+const WEIGHTS: &[u8] = include_bytes!("../../weights/mnist-unet.safetensors");
 
 impl Prior {
     /// What names the shipped prior where a path could stand.
