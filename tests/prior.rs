@@ -307,6 +307,7 @@ fn the_priors_in_weights_denoise_what_they_have_not_seen() {
         ("mnist", open("mnist"), demo::digits(0, None).unwrap()),
         ("fashion-mnist", open("fashion-mnist"), garment()),
         ("cifar10-small", open("cifar10-small"), picture()),
+        ("cifar10-unet", open("cifar10-unet"), picture()),
     ] {
         assert!(prior.schedule.is_some() && prior.metadata.contains_key("steps_per_level"));
         for (sigma, share) in [(0.05, 0.5), (0.1, 0.3), (0.3, 0.1), (1.0, 0.05)] {
