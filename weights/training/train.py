@@ -156,7 +156,7 @@ def source_state(args):
         flag, asked = "--" + key.replace("_", "-"), getattr(args, key)
         if asked is None:
             setattr(args, key, value)
-        elif path and asked != value and (state or key in ("network", "blocks")):
+        elif path and asked != value and (state or key in ("network", "blocks") or (key, known["network"]) == ("ngf", "unet")):
             raise SystemExit(f"{path}: was trained with {flag} {value}; start another --out")
         elif path and key == "ngf" and asked < value:
             raise SystemExit(f"{path}: is {value} wide and cannot be narrowed; give {flag} {value} or more")
