@@ -11,10 +11,16 @@ impl Layers<'_> {
     /// norm, ELU, conv, norm, ELU, conv, plus the input.
     pub fn residual(&mut self, name: &str, x: TensorId, dilation: usize) -> TensorId {
         let (channels, ..) = self.plan.contents(x).feature();
+        let (h, norm2) = self.first_half(name, x, dilation);
+        self.conv3(&format!("{name}.conv2"), h, norm2, channels, dilation, true, Some(x))
+    }
+
+    /// What residual blocks begin with: norm, ELU, conv of as many channels, and the norm in front of the second conv.
+    pub fn first_half(&mut self, name: &str, x: TensorId, dilation: usize) -> (TensorId, Activation) {
+        let (channels, ..) = self.plan.contents(x).feature();
         let norm1 = self.norm(&format!("{name}.normalize1"), x);
         let h = self.conv3(&format!("{name}.conv1"), x, norm1, channels, dilation, true, None);
-        let norm2 = self.norm(&format!("{name}.normalize2"), h);
-        self.conv3(&format!("{name}.conv2"), h, norm2, channels, dilation, true, Some(x))
+        (h, self.norm(&format!("{name}.normalize2"), h))
     }
 
     /// InstanceNorm++ followed by ELU, left to the convolution that reads `x` to apply.

@@ -78,10 +78,7 @@ impl Layers<'_> {
     }
 
     fn halving(&mut self, name: &str, x: TensorId, channels: usize) -> TensorId {
-        let (inputs, ..) = self.plan.contents(x).feature();
-        let norm1 = self.norm(&format!("{name}.normalize1"), x);
-        let h = self.conv3(&format!("{name}.conv1"), x, norm1, inputs, 1, true, None);
-        let norm2 = self.norm(&format!("{name}.normalize2"), h);
+        let (h, norm2) = self.first_half(name, x, 1);
         let full = self.conv3(&format!("{name}.conv2.conv"), h, norm2, channels, 1, true, None);
         // The mean and the 1×1 convolution commute, bias included: pooling first does a quarter of the work.
         let pooled = self.mean_pool(x, None);
@@ -91,10 +88,7 @@ impl Layers<'_> {
     }
 
     fn dilating(&mut self, name: &str, x: TensorId, channels: usize, dilation: usize) -> TensorId {
-        let (inputs, ..) = self.plan.contents(x).feature();
-        let norm1 = self.norm(&format!("{name}.normalize1"), x);
-        let h = self.conv3(&format!("{name}.conv1"), x, norm1, inputs, dilation, true, None);
-        let norm2 = self.norm(&format!("{name}.normalize2"), h);
+        let (h, norm2) = self.first_half(name, x, dilation);
         let shortcut = format!("{name}.shortcut");
         let by = self.conv3(&shortcut, x, Activation::None, channels, dilation, true, None);
         self.conv3(&format!("{name}.conv2"), h, norm2, channels, dilation, true, Some(by))

@@ -70,10 +70,15 @@ class UNet(nn.Module):
         # EDM's image is (s/t)^2 x + (s sigma/t) f with s the data's deviation, t the total one; this is (image - x) / sigma.
         return DATA_DEVIATION / total * f - sigma / total**2 * x
 
+    def image(self, x, sigma):
+        """The expected image, given that x is one plus noise of the levels sigma. It lies where images lie, in [0, 1], also
+        where the network, far from all it was trained on, says otherwise."""
+        return (x + sigma.view(-1, 1, 1, 1) * self.noise(x, sigma)).clamp(0, 1)
+
     def denoised(self, x, sigma):
-        """The expected image, given that x is one plus noise of one level."""
-        return x + sigma * self.noise(x, torch.full((len(x),), sigma))
+        """The same for one level."""
+        return self.image(x, torch.full((len(x),), sigma))
 
     def forward(self, x, sigma):
         """The score of images x in [0,1] (plus noise); sigma holds one level per image."""
-        return self.noise(x, sigma) / sigma.view(-1, 1, 1, 1)
+        return (self.image(x, sigma) - x) / sigma.view(-1, 1, 1, 1) ** 2

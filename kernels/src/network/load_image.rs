@@ -53,7 +53,7 @@ pub fn load_image(x: &[f32], channels: usize, output: &mut [f32]) {
 #[cfg(target_arch = "nvptx64")]
 mod kernel {
     use super::*;
-    use crate::device::{divide, global_thread};
+    use crate::device::{global_thread, of_half_block};
 
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn load_image(args: LoadImageArgs) {
@@ -61,14 +61,8 @@ mod kernel {
         if half >= args.halves() {
             return;
         }
-        let blocks = args.channels.div_ceil(BLOCK as u32);
         // SAFETY: an image has channels and pixels.
-        let (pixel, block, state) = unsafe {
-            let (plane, pixel) = divide(half / 2, args.pixels);
-            let (state, block) = divide(plane, blocks);
-            (pixel, block, state)
-        };
-        let first = block * BLOCK as u32 + half % 2 * 4;
+        let (state, first, pixel) = unsafe { of_half_block(half, args.channels, args.pixels) };
         let value = |c: u32| {
             if first + c < args.channels {
                 let at = (state * args.channels + first + c) * args.pixels + pixel;

@@ -60,7 +60,7 @@ pub fn load_scaled(x: &[f32], level: f64, channels: usize, output: &mut [f32]) {
 #[cfg(target_arch = "nvptx64")]
 mod kernel {
     use super::*;
-    use crate::device::{divide, global_thread};
+    use crate::device::{global_thread, of_half_block};
 
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn load_scaled(args: LoadScaledArgs) {
@@ -68,14 +68,8 @@ mod kernel {
         if half >= args.halves() {
             return;
         }
-        let blocks = (args.channels + 1).div_ceil(BLOCK as u32);
         // SAFETY: an image has channels and pixels.
-        let (pixel, block, state) = unsafe {
-            let (plane, pixel) = divide(half / 2, args.pixels);
-            let (state, block) = divide(plane, blocks);
-            (pixel, block, state)
-        };
-        let first = block * BLOCK as u32 + half % 2 * 4;
+        let (state, first, pixel) = unsafe { of_half_block(half, args.channels + 1, args.pixels) };
         // SAFETY: the state is there.
         let precondition = Precondition::new(unsafe { args.level.read(state as usize) });
         let value = |c: u32| {

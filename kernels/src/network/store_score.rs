@@ -48,7 +48,7 @@ pub fn store_score(input: &[f32], level: f64, channels: usize, score: &mut [f32]
 #[cfg(target_arch = "nvptx64")]
 mod kernel {
     use super::*;
-    use crate::device::{divide, global_thread};
+    use crate::device::{global_thread, in_feature_map};
 
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn store_score(args: StoreScoreArgs) {
@@ -57,15 +57,8 @@ mod kernel {
             return;
         }
         // SAFETY: an image has channels and pixels.
-        let (pixel, channel, state) = unsafe {
-            let (plane, pixel) = divide(at, args.pixels);
-            let (state, channel) = divide(plane, args.channels);
-            (pixel, channel, state)
-        };
-        let blocks = args.channels.div_ceil(BLOCK as u32);
-        let plane = state * blocks + channel / BLOCK as u32;
-        let from = (plane * args.pixels + pixel) * BLOCK as u32 + channel % BLOCK as u32;
-        // SAFETY: state, channel and pixel are there; each thread has its own element.
+        let (state, from) = unsafe { in_feature_map(at, args.channels, args.pixels) };
+        // SAFETY: the state and the element are there; each thread has its own.
         unsafe {
             let level = args.level.read(state as usize) as f32;
             args.score.store(at as usize, args.input.read(from as usize) / level);

@@ -39,7 +39,7 @@ pub struct BenchArgs {
         default_value = "mnist,cifar10,celeba"
     )]
     preset: Vec<String>,
-    /// The network: the paper's, or the shipped priors'
+    /// The network: the paper's, or the default prior's
     #[arg(long, value_enum, default_value_t)]
     network: Architecture,
     /// Widths of the network
