@@ -35,20 +35,25 @@ pub trait Options: Default + Serialize + DeserializeOwned {
     /// # Errors
     /// [`Error::BadFile`] if such an entry is not a value of its setting.
     fn advised(prior: &Prior, key: &str) -> Result<Self> {
-        let read = |prefix: &str| {
-            let name = |name: &&&str| prior.metadata.contains_key(&format!("{prefix}{name}"));
-            let table: Table = Self::NAMES
-                .iter()
-                .filter(name)
-                .map(|&name| (name.to_owned(), value_of(&prior.metadata[&format!("{prefix}{name}")])))
-                .collect();
-            Self::from_table(&table).map_err(|e| {
-                let names: Vec<&str> = table.keys().map(String::as_str).collect();
-                let reason = format!("its advice in the metadata ({}) cannot be used: {e}", names.join(", "));
-                Error::bad_file(&prior.source, reason)
-            })
-        };
-        Ok(read(&format!("{key}."))?.over(read("")?))
+        Ok(Self::entries(prior, &format!("{key}."))?.over(Self::entries(prior, "")?))
+    }
+
+    /// The entries of a model's metadata that have a setting's name with `prefix` in front.
+    ///
+    /// # Errors
+    /// As [`advised`](Options::advised).
+    fn entries(prior: &Prior, prefix: &str) -> Result<Self> {
+        let there = |name: &&&str| prior.metadata.contains_key(&format!("{prefix}{name}"));
+        let table: Table = Self::NAMES
+            .iter()
+            .filter(there)
+            .map(|&name| (name.to_owned(), value_of(&prior.metadata[&format!("{prefix}{name}")])))
+            .collect();
+        Self::from_table(&table).map_err(|e| {
+            let names: Vec<String> = table.keys().map(|name| format!("{prefix}{name}")).collect();
+            let reason = format!("its advice in the metadata ({}) cannot be used: {e}", names.join(", "));
+            Error::bad_file(&prior.source, reason)
+        })
     }
 }
 

@@ -78,7 +78,7 @@ def main():
     s.add_argument("--step-scale", type=float)
     s.add_argument("--momentum", type=float)
     s.add_argument("--xi", type=float)
-    s.add_argument("--advice", action="append", default=[], metavar="METHOD.SETTING=VALUE", help="for one method: ep.step_scale=0.7")
+    s.add_argument("--advice", action="append", default=[], metavar="METHOD.SETTING=VALUE", help="for one method, or `sample`: ep.step_scale=0.7")
     parser.add_argument("--half", action="store_true", help="float16 weights")
     parser.add_argument("file")
     export(parser.parse_args())

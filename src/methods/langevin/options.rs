@@ -161,14 +161,16 @@ impl LangevinOptions {
             return Ok(Self::of_preset(preset));
         }
         let fitting = Preset::of_shape(prior.image()).map_or_else(Self::base, Self::of_preset);
-        // The metadata tell how the network was trained; the levels to sample with are the file's own list.
-        let advice = Self {
+        // Without a method's key in front the metadata's levels tell how the network was trained; those to sample with are the
+        // file's own list.
+        let of_all = Self {
             sigma_begin: None,
             sigma_end: None,
             levels: None,
             sigmas: None,
-            ..Self::advised(prior, key)?
+            ..Self::entries(prior, "")?
         };
+        let advice = Self::entries(prior, &format!("{key}."))?.over(of_all);
         if let Err(error @ Error::Setting { .. }) = advice.clone().over(fitting.clone()).settings(Likelihood::default())
         {
             return Err(Error::bad_file(

@@ -66,11 +66,21 @@ fn a_model_may_advise_every_method_or_one() {
         ("momentum", "0.9"),
         ("steps_per_level", "5"),
         ("ep.xi", "0.8"),
+        ("sigma_begin", "17"),
+        ("sample.sigma_begin", "16"),
+        ("sample.momentum", "0"),
         ("trained_by", "me"),
     ] {
         prior.metadata.insert(key.to_owned(), value.to_owned());
     }
     let advised = |key: &str| LangevinOptions::defaults(&prior, None, key).unwrap();
+    let levels = |key: &str| advised(key).schedule().unwrap();
+    assert_eq!(
+        (levels("sample").begin(), advised("sample").momentum),
+        (16.0, Some(0.0))
+    );
+    assert_eq!(levels("sample").len(), levels("ep").len());
+    assert_ne!(f64::from(levels("ep").begin()), 17.0);
     assert_eq!((advised("ep").momentum, advised("ep").xi), (Some(0.9), Some(0.8)));
     assert_eq!(
         (advised("diag").steps_per_level, advised("diag").xi),
