@@ -306,7 +306,6 @@ fn the_priors_in_weights_denoise_what_they_have_not_seen() {
         ("the default", Prior::shipped().unwrap(), demo::digits(0, None).unwrap()),
         ("mnist", open("mnist"), demo::digits(0, None).unwrap()),
         ("fashion-mnist", open("fashion-mnist"), garment()),
-        ("cifar10-small", open("cifar10-small"), picture()),
         ("cifar10-unet", open("cifar10-unet"), picture()),
     ] {
         assert!(prior.schedule.is_some() && prior.metadata.contains_key("steps_per_level"));

@@ -111,7 +111,7 @@ fn the_shipped_prior_knows_how_to_sample_with_it() {
     let settings = options.settings(Likelihood::default()).unwrap();
     assert_eq!(
         (settings.steps_per_level, settings.step_scale, settings.momentum),
-        (5, 0.7, 0.9)
+        (5, 1.4, 0.9)
     );
     assert_eq!(settings.steps().len(), 300);
 }
