@@ -4,7 +4,6 @@
 //! Instructions that all lanes of a warp must execute together are LLVM intrinsics, which the compiler knows not to move
 //! into a branch; `asm!` is used for loads and stores, which may move.
 
-use crate::launch::BLOCK;
 use core::arch::{asm, nvptx};
 
 #[panic_handler]
@@ -64,37 +63,6 @@ pub unsafe fn divide(n: u32, by: u32) -> (u32, u32) {
     // SAFETY: the caller's promise.
     unsafe { core::hint::assert_unchecked(by != 0) };
     (n / by, n % by)
-}
-
-/// Of element `at` of states `[states, channels, pixels]`: its state, and where it stands in a feature map of as many channels.
-///
-/// # Safety
-/// There are channels and pixels.
-#[inline(always)]
-pub unsafe fn in_feature_map(at: u32, channels: u32, pixels: u32) -> (u32, u32) {
-    // SAFETY: the caller's promise.
-    let (state, channel, pixel) = unsafe {
-        let (plane, pixel) = divide(at, pixels);
-        let (state, channel) = divide(plane, channels);
-        (state, channel, pixel)
-    };
-    let plane = state * channels.div_ceil(BLOCK as u32) + channel / BLOCK as u32;
-    (state, (plane * pixels + pixel) * BLOCK as u32 + channel % BLOCK as u32)
-}
-
-/// Of half a block of a feature map: its state, the first of its four channels, and its pixel.
-///
-/// # Safety
-/// There are channels and pixels.
-#[inline(always)]
-pub unsafe fn of_half_block(half: u32, channels: u32, pixels: u32) -> (u32, u32, u32) {
-    // SAFETY: the caller's promise.
-    let (state, block, pixel) = unsafe {
-        let (plane, pixel) = divide(half / 2, pixels);
-        let (state, block) = divide(plane, channels.div_ceil(BLOCK as u32));
-        (state, block, pixel)
-    };
-    (state, block * BLOCK as u32 + half % 2 * 4, pixel)
 }
 
 /// Waits for all threads of the block; what they wrote to shared memory is then visible.

@@ -23,8 +23,8 @@ def annealed_langevin(net, sigmas, shape, steps, generator):
         level = torch.full(shape[:1], sigma)
         for _ in range(steps):
             z = torch.randn(shape, generator=generator)
-            x += e * sigma * net.noise(x, level) + math.sqrt(2 * e) * sigma * z
-    return (x + sigmas[-1] * net.noise(x, level)).clamp(0, 1)
+            x += e * sigma**2 * net(x, level) + math.sqrt(2 * e) * sigma * z
+    return (x + sigmas[-1] ** 2 * net(x, level)).clamp(0, 1)
 
 
 def sheet(images):

@@ -60,7 +60,8 @@ pub fn load_scaled(x: &[f32], level: f64, channels: usize, output: &mut [f32]) {
 #[cfg(target_arch = "nvptx64")]
 mod kernel {
     use super::*;
-    use crate::device::{global_thread, of_half_block};
+    use crate::device::global_thread;
+    use crate::network::feature_map::of_half_block;
 
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn load_scaled(args: LoadScaledArgs) {

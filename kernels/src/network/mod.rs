@@ -3,6 +3,8 @@
 
 pub mod conv;
 pub mod elu;
+#[cfg(target_arch = "nvptx64")]
+mod feature_map;
 pub mod load_image;
 pub mod load_scaled;
 pub mod max_pool;

@@ -51,7 +51,8 @@ pub fn store_mixed(x: &[f32], input: &[f32], level: f64, channels: usize, score:
 #[cfg(target_arch = "nvptx64")]
 mod kernel {
     use super::*;
-    use crate::device::{global_thread, in_feature_map};
+    use crate::device::global_thread;
+    use crate::network::feature_map::in_feature_map;
 
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn store_mixed(args: StoreMixedArgs) {

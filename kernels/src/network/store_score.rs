@@ -48,7 +48,8 @@ pub fn store_score(input: &[f32], level: f64, channels: usize, score: &mut [f32]
 #[cfg(target_arch = "nvptx64")]
 mod kernel {
     use super::*;
-    use crate::device::{global_thread, in_feature_map};
+    use crate::device::global_thread;
+    use crate::network::feature_map::in_feature_map;
 
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn store_score(args: StoreScoreArgs) {
