@@ -6,7 +6,7 @@ mod small;
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Engine, SeveralEngines};
 use qcs::likelihood::{Diag, Likelihood, SettledEp};
-use qcs::methods::langevin::{LangevinOptions, LangevinSettings};
+use qcs::methods::langevin::{Dynamics, LangevinOptions, LangevinSettings, LangevinSteps};
 use qcs::methods::{Divergence, Given, Options, Preset, Samples, prior_score};
 use qcs::plan::GammaRule;
 use qcs::prior::Prior;
@@ -62,6 +62,17 @@ impl Fixture {
     fn run(&self, threads: usize) -> Samples {
         finished(self.driver().run(&mut CpuEngine::new(threads), None, &mut Unobserved))
     }
+
+    fn langevin(&mut self) -> &mut LangevinSteps {
+        langevin(&mut self.settings)
+    }
+}
+
+fn langevin(settings: &mut LangevinSettings) -> &mut LangevinSteps {
+    match &mut settings.dynamics {
+        Dynamics::Langevin(steps) => steps,
+        Dynamics::Reverse => panic!("these have no Langevin steps"),
+    }
 }
 
 fn assert_same_bits(a: &Samples, b: &Samples, what: &str) {
@@ -80,7 +91,8 @@ fn a_run_without_a_problem_is_the_definition_written_out() {
     let mut fixture = fixture();
     fixture.chains = 1;
     for momentum in [0.0, 0.6] {
-        fixture.settings.momentum = momentum;
+        fixture.langevin().momentum = momentum;
+        let steps_per_level = fixture.langevin().steps_per_level;
         let mut driver = fixture.driver();
         (driver.given.problem, driver.images) = (None, 1);
         let samples = finished(driver.run(&mut CpuEngine::new(1), None, &mut Unobserved));
@@ -98,7 +110,7 @@ fn a_run_without_a_problem_is_the_definition_written_out() {
         let (mut movement, mut z) = (vec![0.0; IMAGE.len()], vec![0.0; IMAGE.len()]);
         let mut step = 0;
         for &beta in fixture.settings.schedule.levels() {
-            for _ in 0..fixture.settings.steps_per_level {
+            for _ in 0..steps_per_level {
                 let score = prior_score(&mut engine, &fixture.prior, &x, f64::from(beta)).unwrap();
                 stream(Domain::Noise, step).fill_normals(0, &mut z);
                 let alpha = 0.1 * f64::from(beta).powi(2);
@@ -119,6 +131,66 @@ fn a_run_without_a_problem_is_the_definition_written_out() {
             assert!(
                 (sample - expected).abs() < 1e-4,
                 "momentum {momentum}: {sample} {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_reverse_sde_is_its_definition_written_out() {
+    let mut fixture = fixture();
+    fixture.settings.dynamics = Dynamics::Reverse;
+    let levels: Vec<f64> = fixture
+        .settings
+        .schedule
+        .levels()
+        .iter()
+        .copied()
+        .map(f64::from)
+        .collect();
+    for denoise in [false, true] {
+        fixture.settings.denoise = denoise;
+        let mut driver = fixture.driver();
+        (driver.given.problem, driver.given.chains, driver.images) = (None, 1, 1);
+        let samples = finished(driver.run(&mut CpuEngine::new(1), None, &mut Unobserved));
+
+        let mut engine = CpuEngine::new(1);
+        let stream = |domain, step| Stream {
+            seed: fixture.seed,
+            domain,
+            image: 0,
+            chain: 0,
+            step,
+        };
+        let (mut x, mut z) = (vec![0.0; IMAGE.len()], vec![0.0; IMAGE.len()]);
+        stream(Domain::Start, 0).fill_uniforms(0, &mut x);
+        stream(Domain::Noise, 0).fill_normals(0, &mut z);
+        x.iter_mut().zip(&z).for_each(|(x, z)| *x += levels[0] as f32 * z);
+        let mut denoised = |x: &[f32], level: f64| -> Vec<f64> {
+            let noisy = Images::new(IMAGE, x.to_vec());
+            let score = prior_score(&mut engine, &fixture.prior, &noisy, level).unwrap();
+            let image = |(x, score): (&f32, &f32)| f64::from(*x) + level * level * f64::from(*score);
+            x.iter().zip(&score.data).map(image).collect()
+        };
+        for (step, pair) in levels.windows(2).enumerate() {
+            let (a, b) = (pair[0], pair[1]);
+            let d = denoised(&x, a);
+            stream(Domain::Noise, step as u32 + 1).fill_normals(0, &mut z);
+            // x given its image and x at level a is Gaussian: the share (b/a)² of the noise stays.
+            let (kept, fresh) = ((b / a).powi(2), b * (1.0 - (b / a).powi(2)).sqrt());
+            for (e, x) in x.iter_mut().enumerate() {
+                *x = (d[e] + kept * (f64::from(*x) - d[e]) + fresh * f64::from(z[e])) as f32;
+            }
+        }
+        let end = levels[levels.len() - 1];
+        let expected: Vec<f64> = match denoise {
+            true => denoised(&x, end),
+            false => x.iter().copied().map(f64::from).collect(),
+        };
+        for (sample, expected) in samples.states.data.iter().zip(&expected) {
+            assert!(
+                (f64::from(*sample) - expected).abs() < 1e-4,
+                "{denoise}: {sample} {expected}"
             );
         }
     }
@@ -237,10 +309,8 @@ fn a_checkpoint_of_another_run_is_refused() {
             .is_err()
     );
     let checkpoint = Checkpoint::read(&path, "this run").unwrap();
-    let plain = LangevinSettings {
-        momentum: 0.0,
-        ..fixture.settings.clone()
-    };
+    let mut plain = fixture.settings.clone();
+    langevin(&mut plain).momentum = 0.0;
     let mut driver = fixture.driver();
     driver.method = &plain;
     assert!(
@@ -297,7 +367,7 @@ fn a_diverging_state_is_frozen_and_named_while_the_others_finish_unchanged() {
 #[test]
 fn a_step_that_is_too_large_diverges_everywhere_and_says_so() {
     let mut fixture = fixture();
-    fixture.settings.step_scale = 1e38;
+    fixture.langevin().step_scale = 1e38;
     let samples = fixture.run(2);
     assert_eq!(samples.diverged.len(), IMAGES * 2);
     assert!(samples.states.data.iter().all(|v| v.is_finite()));
@@ -306,11 +376,11 @@ fn a_step_that_is_too_large_diverges_everywhere_and_says_so() {
 #[test]
 fn finite_states_that_are_no_images_have_diverged_at_the_end() {
     let mut fixture = fixture();
-    fixture.settings.step_scale = 1e30;
+    fixture.langevin().step_scale = 1e30;
     let samples = fixture.run(2);
     assert!(samples.states.data.iter().all(|v| v.is_finite()));
     assert_eq!(samples.diverged.len(), IMAGES * 2);
-    let (levels, steps) = (fixture.settings.schedule.len(), fixture.settings.steps_per_level);
+    let (levels, steps) = (fixture.settings.schedule.len(), fixture.langevin().steps_per_level);
     for d in &samples.diverged {
         assert_eq!((d.level, d.step), (levels, steps));
         assert!(d.reach.unwrap() > 1e20);

@@ -6,7 +6,7 @@ use clap::Args;
 
 use qcs::files::npy;
 use qcs::likelihood::Likelihood;
-use qcs::methods::langevin::LangevinOptions;
+use qcs::methods::langevin::{Dynamics, LangevinOptions};
 use qcs::methods::{Given, Options, Preset};
 use qcs::output::{contact_sheet, png};
 use qcs::run::{Batch, Driver, Kept, Outcome};
@@ -19,12 +19,14 @@ use super::{Global, signals, target};
 /// Draw images from the prior, without measurements
 #[derive(Args)]
 #[command(
-    long_about = "Draws unconditional samples from the prior by annealed Langevin dynamics and writes them as one \
-                  picture: the quickest way to see what a model has learnt.",
+    long_about = "Draws unconditional samples from the prior and writes them as one picture: the quickest way to see what a \
+                  model has learnt. The reverse SDE takes one step from each noise level to the next; the paper's annealed \
+                  Langevin dynamics is there too.",
     after_help = "Examples:
   qcs sample --count 25 -o sheet.png
   qcs sample --model w.safetensors --count 16 -o sheet.png --samples samples.npy
-  qcs sample --count 100 -o sheet.png --sigma-begin 10 --levels 60 --steps-per-level 3"
+  qcs sample --count 100 -o sheet.png --levels 200
+  qcs sample --count 100 -o sheet.png --langevin --sigma-begin 10 --levels 60 --steps-per-level 3"
 )]
 pub struct SampleArgs {
     #[command(flatten)]
@@ -53,6 +55,10 @@ pub struct SampleArgs {
     /// States worked on at once, or auto for as many as the device has room for: changes speed and memory, never results
     #[arg(long, value_name = "N|auto", default_value = "8")]
     batch: Batch,
+    /// Annealed Langevin dynamics instead of the reverse SDE; each of --steps-per-level, --step-scale, --epsilon and --momentum
+    /// asks for it too
+    #[arg(long, help_heading = "Sampler")]
+    langevin: bool,
     #[command(flatten, next_help_heading = "Sampler")]
     options: LangevinOptions,
 }
@@ -97,7 +103,10 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
         .clone()
         .over(LangevinOptions::defaults(&prior, preset, "sample")?);
     // Without a problem it does not matter which likelihood there would be.
-    let settings = options.settings(Likelihood::default())?;
+    let mut settings = options.settings(Likelihood::default())?;
+    if !args.langevin && !args.options.names_langevin_steps() {
+        settings.dynamics = Dynamics::Reverse;
+    }
     let mut driver = Driver {
         method: &settings,
         given: Given {
@@ -121,7 +130,13 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     ));
     let mut display = Display::new(global.quiet);
     display.start("prior");
-    let named = format!("{} {} {}", options.to_table(), driver.batch, engine.precision());
+    let named = format!(
+        "{} {:?} {} {}",
+        options.to_table(),
+        settings.dynamics,
+        driver.batch,
+        engine.precision()
+    );
     let outcome = match &kept {
         Some(kept) => kept.run(&driver, engine.as_mut(), &named, args.resume, &mut display),
         None => driver.run(engine.as_mut(), None, &mut display),
@@ -149,8 +164,12 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     match samples.diverged.len() {
         0 => Ok(()),
         n => Err(Error::Diverged(format!(
-            "{n} of {} samples diverged: try a smaller --step-scale",
-            args.count
+            "{n} of {} samples diverged: {}",
+            args.count,
+            match settings.dynamics {
+                Dynamics::Langevin(_) => "try a smaller --step-scale",
+                Dynamics::Reverse => "try more --levels",
+            }
         ))),
     }
 }

@@ -269,6 +269,24 @@ fn sample_draws_a_sheet_and_an_array() {
 }
 
 #[test]
+fn sample_takes_langevin_steps_when_asked_for_them_or_for_their_size() {
+    let place = Place::new();
+    let draw = |flags: &str| {
+        let line = format!("sample --model model.safetensors --count 2 -o sheet.png --samples s.npy --force {flags}");
+        let steps = place.succeeds(&line).stderr;
+        (steps, npy::read(place.path("s.npy")).unwrap())
+    };
+    let levels = "--sigma-begin 2 --sigma-end 0.1 --levels 6";
+    let (steps, reverse) = draw(levels);
+    assert!(steps.contains("7 steps"), "{steps}");
+    let (steps, langevin) = draw(&format!("{levels} --langevin"));
+    assert!(!steps.contains("7 steps"), "{steps}");
+    assert_ne!(langevin, reverse);
+    let (steps, _) = draw(&format!("{levels} --steps-per-level 4"));
+    assert!(steps.contains("24 steps"), "{steps}");
+}
+
+#[test]
 fn the_manual_has_a_page_to_each_command() {
     let place = Place::new();
     place.succeeds("manual man1");

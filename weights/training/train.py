@@ -1,7 +1,8 @@
 """Trains a prior, an NCSNv2 or a U-Net, by denoising score matching on a CPU, in as many sittings as it takes.
 
     python train.py --dataset mnist --data DIR --network unet --out RUN    start, or go on where RUN stopped
-    python train.py --from small.safetensors --ngf 32 ...       start from a prior, widened
+    python train.py --from small.safetensors --ngf 32 ...       start from a prior, an NCSNv2 widened
+    python train.py --from small.safetensors --blocks 3 ...     start from a prior, a U-Net deepened
     python train.py --from RUN/checkpoint.pt --out RUN2 --decay-steps 1000 ...
 
 The learning rates warm up and stay constant, so a run may be stopped and resumed at any step; a
@@ -70,6 +71,8 @@ class Run:
             tensors["sigmas"] = self.net.sigmas
             if self.args.network == "ncsnv2" and tensors["begin_conv.weight"].shape[0] < self.args.ngf:
                 tensors = widen(tensors, self.args.ngf, self.args.seed)
+            if self.args.network == "unet":  # blocks that the file lacks begin as the identity, which they are before training
+                tensors = {**self.net.state_dict(), **tensors}
             self.net.load_state_dict(tensors)
         self.ema.load_state_dict(self.net.state_dict())
 
@@ -156,10 +159,10 @@ def source_state(args):
         flag, asked = "--" + key.replace("_", "-"), getattr(args, key)
         if asked is None:
             setattr(args, key, value)
-        elif path and asked != value and (state or key in ("network", "blocks") or (key, known["network"]) == ("ngf", "unet")):
+        elif path and asked != value and (state or key == "network" or (key, known["network"]) == ("ngf", "unet")):
             raise SystemExit(f"{path}: was trained with {flag} {value}; start another --out")
-        elif path and key == "ngf" and asked < value:
-            raise SystemExit(f"{path}: is {value} wide and cannot be narrowed; give {flag} {value} or more")
+        elif path and key in ("ngf", "blocks") and asked < value:
+            raise SystemExit(f"{path}: has {flag} {value} and cannot be made smaller; give that or more")
     return state
 
 
@@ -226,7 +229,7 @@ def main():
     add("--from", dest="source", help="begin a new --out with this checkpoint, or with the weights of this .safetensors")
     add("--network", choices=["ncsnv2", "unet"])
     add("--ngf", type=int, help="first width; an NCSNv2 may be wider than the .safetensors it starts from")
-    add("--blocks", type=int, help="of a U-Net, at each resolution down and up")
+    add("--blocks", type=int, help="of a U-Net, at each resolution down and up; may be more than those of the .safetensors it starts from")
     add("--sigma-begin", type=float, help="largest level; see levels.py")
     add("--sigma-end", type=float)
     add("--sigma-top", type=float, help="levels are practised up to here")

@@ -50,7 +50,7 @@ class UNet(nn.Module):
         self.end_conv = conv3x3(widths[0], channels)
 
     def body(self, x):
-        h = self.down[0](self.begin_conv(x))
+        h = self.down[0](self.begin(x))
         passed = [h]
         for shrink, down in zip(self.shrink, self.down[1:]):
             h = down(shrink(F.avg_pool2d(h, 2)))
@@ -60,6 +60,13 @@ class UNet(nn.Module):
             large = F.interpolate(small, size=passed[i].shape[2:], mode="bilinear", align_corners=True)
             h = self.up[i](passed[i] + large.to(small.dtype))
         return self.end_conv(norm_elu(self.normalizer, h))
+
+    def begin(self, x):
+        """The first convolution, in f32 also where the others are in bf16: that has eight bits for a pixel, and the noise of
+        the smallest levels lies below them."""
+        with torch.autocast("cpu", enabled=False):
+            h = self.begin_conv(x)
+        return h.to(torch.get_autocast_dtype("cpu")) if torch.is_autocast_enabled("cpu") else h
 
     def noise(self, x, sigma):
         """-(x's estimated unit noise): the score times sigma, which holds one level per image."""

@@ -283,7 +283,7 @@ impl Setting {
             seed: 0,
             batch: self.batch,
         };
-        let steps = self.levels * settings.steps_per_level;
+        let steps = settings.steps().len();
         let plan = sampling(&settings, driver.given, self.batch, engine);
         let mut run = || {
             let begun = Instant::now();

@@ -3,12 +3,14 @@
 
 mod options;
 mod plan;
+mod settings;
 #[cfg(test)]
 mod tests;
 
 use toml::Table;
 
-pub use options::{EpRule, LangevinOptions, LangevinSettings};
+pub use options::{EpRule, LangevinOptions};
+pub use settings::{Dynamics, LangevinSettings, LangevinSteps};
 
 use super::{BatchPlan, Divergence, Flags, Given, Kind, Left, Method, Options, Pass, Preset, Samples};
 use crate::likelihood::{Diag, Ep, Likelihood};
@@ -79,8 +81,11 @@ impl Kind for Langevin {
             Likelihood::Settled(ep) => (Some(EpRule::Settled), Some(ep.iterations), None),
             Likelihood::Diag(_) => (None, None, None),
         };
+        let Dynamics::Langevin(steps) = settings.dynamics else {
+            unreachable!("options have no other")
+        };
         let resolved = LangevinOptions {
-            step_scale: Some(settings.step_scale),
+            step_scale: Some(steps.step_scale),
             epsilon: None,
             ep_rule,
             ep_iters,
@@ -108,12 +113,12 @@ impl Method for LangevinSettings {
     fn outcome(&self, given: Given<'_>, left: &Left) -> Samples {
         let frozen = left.values::<u32>("frozen");
         let divergence = |(state, &frozen): (usize, &u32)| {
-            let step = (frozen as usize).checked_sub(1)?;
+            let (level, step) = self.place((frozen as usize).checked_sub(1)?);
             Some(Divergence {
                 image: state / given.chains,
                 chain: state % given.chains,
-                level: step / self.steps_per_level + 1,
-                step: step % self.steps_per_level + 1,
+                level,
+                step,
                 reach: None,
             })
         };

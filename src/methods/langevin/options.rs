@@ -1,9 +1,10 @@
-//! The settings of annealed Langevin dynamics: as options, of which any may be left open, and as what a run computes with.
+//! The settings of annealed Langevin dynamics as options, of which any may be left open.
 
 use super::super::options::{between, options, positive};
 use super::super::{Options, Preset};
+use super::{Dynamics, LangevinSettings, LangevinSteps};
 use crate::likelihood::{Ep, EpStart, Likelihood, SettledEp};
-use crate::plan::{GammaRule, Step};
+use crate::plan::GammaRule;
 use crate::prior::{Prior, Schedule};
 use crate::{Error, Result};
 
@@ -207,22 +208,8 @@ impl LangevinOptions {
     /// # Errors
     /// [`Error::Setting`] if a number is out of its range, [`Error::Usage`] if one is missing or given in two ways.
     pub fn settings(&self, likelihood: Likelihood) -> Result<LangevinSettings> {
-        let missing = |name: &str| Error::usage(format!("the setting {name} is missing"));
         let schedule = self.schedule()?;
-        let step_scale = match (self.step_scale, self.epsilon) {
-            (Some(scale), None) => positive("step_scale", scale)?,
-            (None, Some(epsilon)) => {
-                let end = self.sigma_end.unwrap_or(f64::from(schedule.end()));
-                positive("epsilon", epsilon)? / (end * end)
-            }
-            (None, None) => return Err(missing("step_scale")),
-            _ => return Err(Error::usage("a step is step_scale or epsilon, and not both")),
-        };
-        let momentum = self.momentum.ok_or_else(|| missing("momentum"))?;
-        if !(0.0..1.0).contains(&momentum) {
-            let reason = format!("must be at least 0 and below 1, not {momentum}");
-            return Err(Error::setting("momentum", reason));
-        }
+        let steps = self.langevin_steps(&schedule)?;
         let gamma = match (self.xi, self.gamma) {
             (Some(xi), None) => GammaRule::Adaptive {
                 xi: positive("xi", xi)?,
@@ -233,7 +220,6 @@ impl LangevinOptions {
             (None, None) => return Err(missing("xi")),
             _ => return Err(Error::usage("the likelihood's factor is xi or gamma, and not both")),
         };
-        let steps_per_level = self.steps_per_level.ok_or_else(|| missing("steps_per_level"))?;
         let iterations = between(
             "ep_iters",
             1,
@@ -253,69 +239,49 @@ impl LangevinOptions {
         };
         Ok(LangevinSettings {
             likelihood,
-            steps_per_level: between("steps_per_level", 1, MOST_STEPS / schedule.len(), steps_per_level)?,
             schedule,
-            step_scale,
-            momentum,
+            dynamics: Dynamics::Langevin(steps),
             gamma,
             denoise: self.denoise.ok_or_else(|| missing("denoise"))?,
         })
     }
+
+    /// Whether any setting is given that Langevin steps alone have.
+    pub fn names_langevin_steps(&self) -> bool {
+        let numbers = [self.step_scale, self.epsilon, self.momentum];
+        self.steps_per_level.is_some() || numbers.iter().any(Option::is_some)
+    }
+
+    fn langevin_steps(&self, schedule: &Schedule) -> Result<LangevinSteps> {
+        let step_scale = match (self.step_scale, self.epsilon) {
+            (Some(scale), None) => positive("step_scale", scale)?,
+            (None, Some(epsilon)) => {
+                let end = self.sigma_end.unwrap_or(f64::from(schedule.end()));
+                positive("epsilon", epsilon)? / (end * end)
+            }
+            (None, None) => return Err(missing("step_scale")),
+            _ => return Err(Error::usage("a step is step_scale or epsilon, and not both")),
+        };
+        let momentum = self.momentum.ok_or_else(|| missing("momentum"))?;
+        if !(0.0..1.0).contains(&momentum) {
+            let reason = format!("must be at least 0 and below 1, not {momentum}");
+            return Err(Error::setting("momentum", reason));
+        }
+        let steps_per_level = self.steps_per_level.ok_or_else(|| missing("steps_per_level"))?;
+        Ok(LangevinSteps {
+            steps_per_level: between("steps_per_level", 1, MOST_STEPS / schedule.len(), steps_per_level)?,
+            step_scale,
+            momentum,
+        })
+    }
+}
+
+fn missing(name: &str) -> Error {
+    Error::usage(format!("the setting {name} is missing"))
 }
 
 /// Whether two schedules are the same but for rounding, as a training program's float32 levels and ours are.
 fn alike(a: &Schedule, b: &Schedule) -> bool {
     let close = |(a, b): (&f32, &f32)| (a / b - 1.0).abs() < 1e-5;
     a.len() == b.len() && a.levels().iter().zip(b.levels()).all(close)
-}
-
-/// Everything that decides the samples, besides the prior, the problem and the seed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LangevinSettings {
-    pub likelihood: Likelihood,
-    /// beta_1 > … > beta_T
-    pub schedule: Schedule,
-    /// K, Langevin steps at each noise level
-    pub steps_per_level: usize,
-    /// epsilon/beta_T²: the step size is alpha_t = epsilon·beta_t²/beta_T² = step_scale·beta_t². Given this way it does
-    /// not change meaning with the schedule's last level.
-    pub step_scale: f64,
-    /// The share of a step's movement that the next one repeats, at the next one's scale: 0 is the paper's sampler, larger
-    /// shares cross the posterior in fewer steps. Underdamped Langevin dynamics with friction 1 − momentum.
-    pub momentum: f64,
-    pub gamma: GammaRule,
-    /// Ends with x + beta_T²·score, NCSNv2's final denoising
-    pub denoise: bool,
-}
-
-impl LangevinSettings {
-    /// Whether a state has a velocity beside its x.
-    pub fn has_velocity(&self) -> bool {
-        self.momentum != 0.0
-    }
-
-    /// All steps: K at each level.
-    pub fn steps(&self) -> Vec<Step> {
-        let levels = self.schedule.levels();
-        let beta = |index: usize| f64::from(levels[index / self.steps_per_level]);
-        let step = |index: usize| Step {
-            stage: (index / self.steps_per_level + 1) as u32,
-            ..self.step(beta(index), index.checked_sub(1).map(beta), index as u32)
-        };
-        (0..levels.len() * self.steps_per_level).map(step).collect()
-    }
-
-    /// The step of this number at noise level `beta`, after one at `previous` if it is not the first. Movements are kept in
-    /// units of the level, and the noise is what leaves a Gaussian as it is when the step is small.
-    pub fn step(&self, beta: f64, previous: Option<f64>, index: u32) -> Step {
-        let alpha = self.step_scale * beta * beta;
-        Step {
-            beta,
-            alpha,
-            noise: (2.0 * alpha * (1.0 - self.momentum)).sqrt(),
-            momentum: previous.map_or(0.0, |previous| self.momentum * beta / previous),
-            index,
-            stage: 1,
-        }
-    }
 }

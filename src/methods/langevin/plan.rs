@@ -53,7 +53,7 @@ pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, t
         frozen,
     });
 
-    if settings.denoise {
+    if settings.finishes() {
         plan.begin(Program::Finish);
         let level = plan.temporary(Contents::F64(1));
         plan.push(SamplerOp::SetLevel { level });

@@ -10,6 +10,13 @@ fn settings(options: LangevinOptions) -> LangevinSettings {
         .unwrap()
 }
 
+fn langevin(settings: &LangevinSettings) -> LangevinSteps {
+    match settings.dynamics {
+        Dynamics::Langevin(steps) => steps,
+        Dynamics::Reverse => panic!("{settings:?}"),
+    }
+}
+
 /// A model of MNIST's shape with three levels of its own, or without.
 fn model(own_levels: bool) -> Prior {
     let mut prior = Prior::random_of_width(2, ImageShape::new(1, 28, 28), 0);
@@ -53,7 +60,10 @@ fn flags_win_over_a_named_preset_and_that_over_the_model_and_that_over_the_shape
     };
     let all = flags.clone().over(shape).settings(Likelihood::default()).unwrap();
     assert_eq!((all.schedule.begin(), all.schedule.len()), (50.0, 60));
-    assert!((all.step_scale - 1.5).abs() < 1e-12, "epsilon is step_scale·beta_T²");
+    assert!(
+        (langevin(&all).step_scale - 1.5).abs() < 1e-12,
+        "epsilon is step_scale·beta_T²"
+    );
     assert_eq!(all.gamma, crate::plan::GammaRule::Constant { gamma: 2.0 });
     let listed = flags.over(LangevinOptions::defaults(&model(true), None, "ep").unwrap());
     assert_eq!(listed.schedule().unwrap(), Schedule::geometric(4.0, 1.5, 60).unwrap());
@@ -109,10 +119,8 @@ fn a_model_may_advise_every_method_or_one() {
 fn the_shipped_prior_knows_how_to_sample_with_it() {
     let options = LangevinOptions::defaults(&Prior::shipped().unwrap(), None, "ep").unwrap();
     let settings = options.settings(Likelihood::default()).unwrap();
-    assert_eq!(
-        (settings.steps_per_level, settings.step_scale, settings.momentum),
-        (5, 1.4, 0.9)
-    );
+    let steps = langevin(&settings);
+    assert_eq!((steps.steps_per_level, steps.step_scale, steps.momentum), (5, 1.4, 0.9));
     assert_eq!(settings.steps().len(), 300);
 }
 
@@ -145,7 +153,7 @@ fn a_schedule_is_described_by_its_ends_only_where_they_give_the_same_bits() {
 /// The variance that the steps leave a Gaussian state of variance beta² with, by iterating its covariance with the
 /// previous movement.
 fn variance(settings: &LangevinSettings, beta: f64) -> f64 {
-    let step = settings.step(beta, Some(beta), 1);
+    let step = langevin(settings).step(beta, Some(beta));
     let pull = step.alpha / (beta * beta);
     let (mut xx, mut xv, mut vv) = (1.0, 0.0, 0.0);
     for _ in 0..20_000 {
@@ -180,13 +188,29 @@ fn small_steps_keep_the_variance_of_a_gaussian_whatever_the_momentum() {
 
 #[test]
 fn a_movement_shrinks_with_the_noise_level() {
-    let settings = settings(LangevinOptions {
+    let steps = langevin(&settings(LangevinOptions {
         momentum: Some(0.8),
         ..LangevinOptions::default()
-    });
-    assert_eq!(settings.step(2.0, None, 0).momentum, 0.0, "nothing has moved yet");
-    assert_eq!(settings.step(1.0, Some(2.0), 1).momentum, 0.4);
-    assert_eq!(settings.step(1.0, Some(1.0), 2).momentum, 0.8);
+    }));
+    assert_eq!(steps.step(2.0, None).momentum, 0.0, "nothing has moved yet");
+    assert_eq!(steps.step(1.0, Some(2.0)).momentum, 0.4);
+    assert_eq!(steps.step(1.0, Some(1.0)).momentum, 0.8);
+}
+
+#[test]
+fn the_reverse_sde_goes_from_level_to_level_once() {
+    let settings = LangevinSettings {
+        dynamics: Dynamics::Reverse,
+        ..settings(LangevinOptions::geometric(9.0, 0.01, 40))
+    };
+    let steps = settings.steps();
+    assert_eq!(steps.len(), 41, "the start, 39 from level to level, the last image");
+    assert_eq!((steps[0].alpha, steps[0].noise), (0.0, 9.0));
+    assert_eq!(steps[40].noise, 0.0);
+    let stages = [0, 1, 2, 40].map(|step: usize| steps[step].stage);
+    assert_eq!(stages, [1, 1, 2, 40]);
+    let places = [0, 1, 2, 40].map(|step| settings.place(step));
+    assert_eq!(places, [(1, 1), (1, 2), (2, 1), (40, 1)]);
 }
 
 #[test]

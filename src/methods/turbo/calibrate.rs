@@ -8,8 +8,9 @@ use crate::prior::{Denoiser, Prior};
 use crate::{Error, Images, Result};
 
 /// Noise levels of the table, geometric.
-pub const LEVELS: usize = 25;
-const LEAST: f64 = 0.01;
+pub const LEVELS: usize = 33;
+/// Measurements of many bits and little noise end there: a network that was never shown such levels must not be believed.
+const LEAST: f64 = 0.001;
 const LARGEST: f64 = 20.0;
 
 /// The denoiser's table on the first `count` of the images; mean and variance on all of them. `watch` hears each level and
