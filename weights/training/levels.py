@@ -31,17 +31,6 @@ def count(begin, end, dims):
     return 1 + math.ceil(math.log(begin / end) / math.log(low))
 
 
-def langevin_step(gamma, steps):
-    """Technique 4: the step size, as a multiple of sigma^2, for which `steps` Langevin steps bring
-    noise of the previous level (variance gamma^2, in units of this level's) closest to variance 1."""
-
-    def variance(e):
-        stationary = 1 / (1 - e / 2)
-        return (1 - e) ** (2 * steps) * (gamma**2 - stationary) + stationary
-
-    return min((i / 1000 for i in range(1, 500)), key=lambda e: abs(variance(e) - 1))
-
-
 def log_uniform(size, low, high, generator):
     """One draw per stratum: every batch sees every part of the range, and the loss varies less."""
     u = (torch.arange(size) + torch.rand(size, generator=generator)) / size

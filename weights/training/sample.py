@@ -1,6 +1,6 @@
-"""A contact sheet of unconditional samples by annealed Langevin dynamics, as NCSNv2 prescribes.
+"""A contact sheet of unconditional samples by the reverse SDE, as `qcs sample` draws them.
 
-    python sample.py prior.safetensors sheet.png --count 25 --steps 3
+    python sample.py prior.safetensors sheet.png --count 25 --levels 100
 """
 
 import argparse
@@ -9,22 +9,18 @@ import math
 import torch
 from PIL import Image
 
-import levels
 import prior
+from ncsnv2 import geometric
 
 
 @torch.no_grad()
-def annealed_langevin(net, sigmas, shape, steps, generator):
-    """x += alpha s(x) + sqrt(2 alpha) z with alpha = e sigma^2, `steps` times per level, and a last
-    denoising step x + sigma^2 s(x) that removes the noise of the final level."""
-    e = levels.langevin_step((sigmas[0] / sigmas[1]).item(), steps)
+def reverse_sde(net, sigmas, shape, generator):
+    """From level a to level b: the denoised image d, the share (b/a)^2 of x's noise, and fresh noise that makes it level b."""
     x = 0.5 + sigmas[0] * torch.randn(shape, generator=generator)
-    for sigma in sigmas.tolist():
-        level = torch.full(shape[:1], sigma)
-        for _ in range(steps):
-            z = torch.randn(shape, generator=generator)
-            x += e * sigma**2 * net(x, level) + math.sqrt(2 * e) * sigma * z
-    return (x + sigmas[-1] ** 2 * net(x, level)).clamp(0, 1)
+    for a, b in zip(sigmas, sigmas[1:]):
+        d, kept = net.denoised(x, a), (b / a) ** 2
+        x = d + kept * (x - d) + b * math.sqrt(1 - kept) * torch.randn(shape, generator=generator)
+    return net.denoised(x, sigmas[-1]).clamp(0, 1)
 
 
 def sheet(images):
@@ -45,8 +41,9 @@ def main():
     parser.add_argument("prior")
     parser.add_argument("picture")
     parser.add_argument("--count", type=int, default=25)
-    parser.add_argument("--steps", type=int, default=3, help="Langevin steps per level")
-    parser.add_argument("--every", type=int, default=1, help="use every n-th level of the prior's list")
+    parser.add_argument("--levels", type=int, default=100, help="geometric")
+    parser.add_argument("--sigma-begin", type=float, default=20.0)
+    parser.add_argument("--sigma-end", type=float, default=0.03)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(2)
@@ -55,9 +52,9 @@ def main():
     size = int(metadata["image_size"])
     shape = (args.count, int(metadata["channels"]), size, size)
     generator = torch.Generator().manual_seed(args.seed)
-    images = annealed_langevin(net, net.sigmas[:: args.every], shape, args.steps, generator)
-    sheet(images).save(args.picture)
-    print(f"{args.picture}: {args.count} samples, {len(net.sigmas[:: args.every]) * args.steps + 1} evaluations each")
+    sigmas = geometric(args.sigma_begin, args.sigma_end, args.levels).tolist()
+    sheet(reverse_sde(net, sigmas, shape, generator)).save(args.picture)
+    print(f"{args.picture}: {args.count} samples, {args.levels} evaluations each")
 
 
 if __name__ == "__main__":
