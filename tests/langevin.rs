@@ -66,6 +66,17 @@ impl Fixture {
     fn langevin(&mut self) -> &mut LangevinSteps {
         langevin(&mut self.settings)
     }
+
+    /// The random numbers of the first image's first chain.
+    fn stream(&self, domain: Domain, step: u32) -> Stream {
+        Stream {
+            seed: self.seed,
+            domain,
+            image: 0,
+            chain: 0,
+            step,
+        }
+    }
 }
 
 fn langevin(settings: &mut LangevinSettings) -> &mut LangevinSteps {
@@ -98,13 +109,7 @@ fn a_run_without_a_problem_is_the_definition_written_out() {
         let samples = finished(driver.run(&mut CpuEngine::new(1), None, &mut Unobserved));
 
         let mut engine = CpuEngine::new(1);
-        let stream = |domain, step| Stream {
-            seed: fixture.seed,
-            domain,
-            image: 0,
-            chain: 0,
-            step,
-        };
+        let stream = |domain, step| fixture.stream(domain, step);
         let mut x = Images::new(IMAGE, vec![0.0; IMAGE.len()]);
         stream(Domain::Start, 0).fill_uniforms(0, &mut x.data);
         let (mut movement, mut z) = (vec![0.0; IMAGE.len()], vec![0.0; IMAGE.len()]);
@@ -155,13 +160,7 @@ fn the_reverse_sde_is_its_definition_written_out() {
         let samples = finished(driver.run(&mut CpuEngine::new(1), None, &mut Unobserved));
 
         let mut engine = CpuEngine::new(1);
-        let stream = |domain, step| Stream {
-            seed: fixture.seed,
-            domain,
-            image: 0,
-            chain: 0,
-            step,
-        };
+        let stream = |domain, step| fixture.stream(domain, step);
         let (mut x, mut z) = (vec![0.0; IMAGE.len()], vec![0.0; IMAGE.len()]);
         stream(Domain::Start, 0).fill_uniforms(0, &mut x);
         stream(Domain::Noise, 0).fill_normals(0, &mut z);
