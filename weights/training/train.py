@@ -1,7 +1,7 @@
 """Trains a prior, an NCSNv2 or a U-Net, by denoising score matching on a CPU, in as many sittings as it takes.
 
     python train.py --dataset mnist --data DIR --network unet --out RUN    start, or go on where RUN stopped
-    python train.py --from small.safetensors --ngf 32 ...       start from a prior, an NCSNv2 widened
+    python train.py --from small.safetensors --ngf 32 ...       start from a prior, widened
     python train.py --from small.safetensors --blocks 3 ...     start from a prior, a U-Net deepened
     python train.py --from RUN/checkpoint.pt --out RUN2 --decay-steps 1000 ...
 
@@ -16,6 +16,7 @@ import signal
 import time
 from pathlib import Path
 
+import amx  # noqa: F401, before torch
 import torch
 
 import data
@@ -69,7 +70,7 @@ class Run:
             tensors, metadata = prior.read(path)
             self.steps_before = int(metadata.get("steps", 0))
             tensors["sigmas"] = self.net.sigmas
-            if self.args.network == "ncsnv2" and tensors["begin_conv.weight"].shape[0] < self.args.ngf:
+            if tensors["begin_conv.weight"].shape[0] < self.args.ngf:
                 tensors = widen(tensors, self.args.ngf, self.args.seed)
             if self.args.network == "unet":  # blocks that the file lacks begin as the identity, which they are before training
                 tensors = {**self.net.state_dict(), **tensors}
@@ -124,10 +125,11 @@ class Run:
                 e.lerp_(p, 1 - keep)
         return loss.item(), norm.item(), factor
 
-    def judge(self, held_out, log):
+    def judge(self, held_out, bf16, log):
         """The EMA weights on the validation images: one line of errors.csv."""
-        self.validation = objective.validation_loss(self.ema, held_out, self.args)
-        errors = objective.squared_errors(self.ema, held_out).mean(1).sqrt().tolist()
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            self.validation = objective.validation_loss(self.ema, held_out, self.args)
+            errors = objective.squared_errors(self.ema, held_out).mean(1).sqrt().tolist()
         log.writerow([self.step, round(self.seconds), f"{self.validation:.6f}"] + [f"{e:.5f}" for e in errors])
         print(f"step {self.step}, {self.seconds / 3600:.2f} h: validation {self.validation:.5f}, denoising errors "
               + " ".join(f"{e:.4f}" for e in errors), flush=True)
@@ -159,7 +161,7 @@ def source_state(args):
         flag, asked = "--" + key.replace("_", "-"), getattr(args, key)
         if asked is None:
             setattr(args, key, value)
-        elif path and asked != value and (state or key == "network" or (key, known["network"]) == ("ngf", "unet")):
+        elif path and asked != value and (state or key == "network"):
             raise SystemExit(f"{path}: was trained with {flag} {value}; start another --out")
         elif path and key in ("ngf", "blocks") and asked < value:
             raise SystemExit(f"{path}: has {flag} {value} and cannot be made smaller; give that or more")
@@ -176,6 +178,7 @@ def train(args):
     torch.set_num_threads(args.threads)
     torch.set_flush_denormal(True)  # ELU's tails otherwise reach subnormals, 100 times slower
     torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # a tenth of a step, to show reads of memory that nobody wrote
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     checkpoint = out / "checkpoint.pt"
@@ -202,7 +205,7 @@ def train(args):
     print(f"{sum(p.numel() for p in run.net.parameters()):,} parameters, {len(images)} images, "
           f"{'bf16' if bf16 else 'f32'}, from step {run.step} to {last}", flush=True)
     if run.step == 0:
-        run.judge(held_out, errors_log)
+        run.judge(held_out, bf16, errors_log)
     saved = time.time()
     while run.step < last and not stop:
         wait_while(args.pause_file)
@@ -212,7 +215,7 @@ def train(args):
         run.seconds += seconds
         steps_log.writerow([run.step, repr(loss), f"{norm:.4g}", f"{factor:.4g}", f"{seconds:.3f}"])
         if run.step % args.judge_every == 0 or run.step == last:
-            run.judge(held_out, errors_log)
+            run.judge(held_out, bf16, errors_log)
         if time.time() - saved > SAVE_SECONDS:
             run.save(checkpoint)
             saved = time.time()
@@ -228,7 +231,7 @@ def main():
     add("--out", required=True, help="folder for checkpoint.pt, loss.csv and errors.csv; resumed when it has a checkpoint")
     add("--from", dest="source", help="begin a new --out with this checkpoint, or with the weights of this .safetensors")
     add("--network", choices=["ncsnv2", "unet"])
-    add("--ngf", type=int, help="first width; an NCSNv2 may be wider than the .safetensors it starts from")
+    add("--ngf", type=int, help="first width; may be more than that of the .safetensors it starts from")
     add("--blocks", type=int, help="of a U-Net, at each resolution down and up; may be more than those of the .safetensors it starts from")
     add("--sigma-begin", type=float, help="largest level; see levels.py")
     add("--sigma-end", type=float)

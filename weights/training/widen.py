@@ -28,8 +28,8 @@ def widen(tensors, ngf, seed):
     """The weights of a network of width `ngf` that computes what `tensors`, of a smaller width, computes."""
     generator = torch.Generator().manual_seed(seed)
     narrow = tensors["begin_conv.weight"].shape[0]
-    # The layers have ngf or 2 ngf channels; one list of copies each, so that sums of layers stay sums of equals.
-    source = {k * narrow: copies(k * narrow, k * ngf, generator) for k in (1, 2)}
+    # The layers have ngf or 2 ngf channels, a U-Net's 4 ngf too; one list of copies each, so that sums of layers stay sums of equals.
+    source = {k * narrow: copies(k * narrow, k * ngf, generator) for k in (1, 2, 4)}
     wider = {}
     for name, t in tensors.items():
         if name != "sigmas":
