@@ -33,7 +33,9 @@ static ALLOCATOR: Counting = Counting;
 fn a_step_of_any_method_allocates_nothing() {
     let (prior, problem) = (small::prior(), small::problem());
     for kind in METHODS {
-        let settings = kind.defaults(&prior, Some(Preset::find("mnist").unwrap())).unwrap();
+        let settings = kind
+            .defaults(&prior, Some(Preset::find("mnist").unwrap()), false)
+            .unwrap();
         let method = kind.method(&settings).unwrap();
         let given = Given {
             prior: &prior,

@@ -212,7 +212,7 @@ fn a_prior_without_its_table_is_refused_with_the_command_that_measures_it() {
 #[test]
 fn settings_out_of_range_are_refused_by_their_name() {
     let kind = find("turbo").unwrap();
-    let good = kind.defaults(&small::prior(), None).unwrap();
+    let good = kind.defaults(&small::prior(), None, false).unwrap();
     kind.method(&good).unwrap();
     for (name, value) in [
         ("evaluations", toml::Value::Integer(0)),

@@ -101,7 +101,7 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     let options = args
         .options
         .clone()
-        .over(LangevinOptions::defaults(&prior, preset, "sample")?);
+        .over(LangevinOptions::defaults(&prior, preset, "sample", false)?);
     // Without a problem it does not matter which likelihood there would be.
     let mut settings = options.settings(Likelihood::default())?;
     if !args.langevin && !args.options.names_langevin_steps() {

@@ -67,12 +67,12 @@ pub trait Kind: Sync {
     /// The names of its settings.
     fn names(&self) -> &'static [&'static str];
 
-    /// The settings before anybody asks for others: the model's own advice, below it the preset of the model's images. A
-    /// preset that was asked for by name stands above the model.
+    /// The settings before anybody asks for others: the model's own advice, which may be another for measurements that are
+    /// `signs`, below it the preset of the model's images. A preset that was asked for by name stands above the model.
     ///
     /// # Errors
     /// [`Error::BadFile`] if the model's advice cannot be used.
-    fn defaults(&self, prior: &Prior, preset: Option<&Preset>) -> Result<Table>;
+    fn defaults(&self, prior: &Prior, preset: Option<&Preset>, signs: bool) -> Result<Table>;
 
     /// The flags that are this method's, as settings.
     fn of_flags(&self, flags: &Flags) -> Table;

@@ -34,8 +34,20 @@ pub trait Options: Default + Serialize + DeserializeOwned {
     ///
     /// # Errors
     /// [`Error::BadFile`] if such an entry is not a value of its setting.
-    fn advised(prior: &Prior, key: &str) -> Result<Self> {
-        Ok(Self::entries(prior, &format!("{key}."))?.over(Self::entries(prior, "")?))
+    fn advised(prior: &Prior, key: &str, signs: bool) -> Result<Self> {
+        Ok(Self::advised_alone(prior, key, signs)?.over(Self::entries(prior, "")?))
+    }
+
+    /// The part of it that counts for this method alone; what is said of measurements that are signs ("ep.signs.xi") counts
+    /// for these alone, and first.
+    ///
+    /// # Errors
+    /// As [`advised`](Options::advised).
+    fn advised_alone(prior: &Prior, key: &str, signs: bool) -> Result<Self> {
+        // Read also where it does not count: a file is wrong whatever it is used for.
+        let of_signs = Self::entries(prior, &format!("{key}.signs."))?;
+        let of_method = Self::entries(prior, &format!("{key}."))?;
+        Ok(if signs { of_signs.over(of_method) } else { of_method })
     }
 
     /// The entries of a model's metadata that have a setting's name with `prefix` in front.

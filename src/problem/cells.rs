@@ -67,6 +67,16 @@ impl Cells {
         &self.upper
     }
 
+    /// Whether nothing but signs was kept: every cell ends at 0 and nowhere else, but for lost ones. They do not tell how much
+    /// contrast an image has.
+    pub fn are_signs(&self) -> bool {
+        let is_sign = |(&lower, &upper): (&f64, &f64)| {
+            let ends = [lower, upper].map(|end| if end.is_infinite() { 0.0 } else { end });
+            ends == [0.0; 2] && (lower.is_infinite() || upper.is_infinite())
+        };
+        self.lower.iter().zip(&self.upper).all(is_sign)
+    }
+
     /// The lower and the upper bounds of one image, M each.
     ///
     /// # Panics
@@ -82,6 +92,18 @@ mod tests {
     use super::*;
 
     const INF: f64 = f64::INFINITY;
+
+    #[test]
+    fn signs_are_told_from_thresholds_elsewhere_and_from_cells_with_two_ends() {
+        let are_signs = |cells: &[(f64, f64)]| {
+            let (lower, upper) = cells.iter().copied().unzip();
+            Cells::new(cells.len(), lower, upper).unwrap().are_signs()
+        };
+        assert!(are_signs(&[(0.0, INF), (-INF, 0.0), (-INF, -0.0), (-INF, INF)]));
+        for other in [(0.1, INF), (-INF, 0.1), (0.0, 1.0), (-1.0, 0.0), (-1.0, 1.0)] {
+            assert!(!are_signs(&[(0.0, INF), other]), "{other:?}");
+        }
+    }
 
     fn refusal(lower: &[f64], upper: &[f64]) -> String {
         Cells::new(2, lower.to_vec(), upper.to_vec()).unwrap_err().to_string()

@@ -281,16 +281,17 @@ impl RunConfig {
         Ok(())
     }
 
-    /// Writes down the settings that are left open: the named preset's, the model's, the preset's of the model's images.
+    /// Writes down the settings that are left open: the named preset's, the model's for measurements that are `signs` or not,
+    /// the preset's of the model's images.
     ///
     /// # Errors
     /// If a setting is unknown or out of its range, or the model's advice cannot be used.
-    pub(crate) fn resolve_settings(&mut self, prior: &Prior) -> Result<()> {
+    pub(crate) fn resolve_settings(&mut self, prior: &Prior, signs: bool) -> Result<()> {
         let preset = self.preset.take().map(|name| Preset::find(&name)).transpose()?;
         let mut settings = BTreeMap::new();
         for kind in self.kinds()? {
             let given = self.settings.remove(kind.key()).unwrap_or_default();
-            let all = kind.over(&given, &kind.defaults(prior, preset)?)?;
+            let all = kind.over(&given, &kind.defaults(prior, preset, signs)?)?;
             settings.insert(kind.key().to_owned(), kind.resolve(&all)?);
         }
         self.settings = settings;

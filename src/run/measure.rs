@@ -77,6 +77,9 @@ impl Options for MeasureConfig {
 }
 
 impl MeasureConfig {
+    /// Bits where nobody says how many.
+    const BITS: u8 = 1;
+
     /// What a preset says of measuring its data.
     pub fn of_preset(preset: &Preset) -> Self {
         Self {
@@ -110,6 +113,11 @@ impl MeasureConfig {
         load_images(images, &options)
     }
 
+    /// Whether nothing but signs will be kept.
+    pub(crate) fn keeps_signs(&self) -> bool {
+        self.bits.unwrap_or(Self::BITS) == 1
+    }
+
     /// Loads and measures the images, and writes down what was left open.
     ///
     /// # Errors
@@ -133,7 +141,7 @@ impl MeasureConfig {
         shared: &mut Shared,
     ) -> Result<Problem> {
         let (bits, sigma, seed) = (
-            *self.bits.get_or_insert(1),
+            *self.bits.get_or_insert(Self::BITS),
             *self.sigma.get_or_insert(0.05),
             *self.seed.get_or_insert(0),
         );

@@ -105,13 +105,19 @@ impl Run {
             let preset = MeasureConfig::of_preset(Preset::find(preset)?);
             *measure = std::mem::take(measure).over(preset);
         }
-        config.resolve_settings(&prior)?;
-        let configured = |kind: &'static dyn Kind| {
-            let method = kind.method(&config.settings[kind.key()])?;
-            Ok(Configured { kind, method })
+        let methods = |config: &RunConfig| -> Result<Vec<Configured>> {
+            let configured = |kind: &'static dyn Kind| {
+                let method = kind.method(&config.settings[kind.key()])?;
+                Ok(Configured { kind, method })
+            };
+            config.kinds()?.into_iter().map(configured).collect()
         };
-        let methods = config.kinds()?.into_iter().map(configured).collect::<Result<_>>()?;
+        let mut tried = config.clone();
+        tried.resolve_settings(&prior, false)?;
+        methods(&tried)?;
         let problem = config.load_problem_sharing(shared)?;
+        config.resolve_settings(&prior, problem.cells().are_signs())?;
+        let methods = methods(&config)?;
         config.first = config.first.filter(|&first| first > 0);
         let there = problem.cells().count();
         config

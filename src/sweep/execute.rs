@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use super::{POINTS, Point};
 use crate::engine::Engine;
 use crate::prior::Prior;
-use crate::run::{Found, Hooks, Run, RunConfig, RunFolder, Shared, fingerprint, load_prior};
+use crate::problem::Problem;
+use crate::run::{Found, Hooks, MeasureConfig, Run, RunConfig, RunFolder, Shared, fingerprint, load_prior};
 use crate::{Error, Result};
 
 /// How a point ended.
@@ -65,7 +66,11 @@ impl Materials {
         }
         let prior = &self.priors[&key];
         let preset = config.preset.clone().unwrap_or_default();
-        config.resolve_settings(prior)?;
+        let signs = match (&config.problem, &config.measure) {
+            (Some(path), _) => Problem::read(path)?.cells().are_signs(),
+            (None, measure) => measure.as_ref().is_some_and(MeasureConfig::keeps_signs),
+        };
+        config.resolve_settings(prior, signs)?;
         config.model = fingerprint::of_prior(prior);
         if let Some(path) = config.problem.take() {
             config.problem = Some(PathBuf::from(of_file(&path)?));

@@ -1,6 +1,6 @@
 //! The same configuration gives the same bits: again, on other threads, in other batches, in another order.
 
-use crate::support::Place;
+use crate::support::{IMAGE, Place};
 
 const SAMPLES: [&str; 2] = ["diag/samples.npy", "ep/samples.npy"];
 
@@ -87,4 +87,25 @@ fn a_model_that_has_changed_since_is_noticed() {
         "{}",
         changed.stderr
     );
+}
+
+#[test]
+fn a_model_may_advise_other_settings_for_signs_whether_they_are_measured_or_read() {
+    let place = Place::new();
+    place.model("model.safetensors", IMAGE, |_, metadata| {
+        let advice = [("ep.xi", "0.6"), ("ep.signs.xi", "0.2"), ("xi", "0.7")];
+        metadata.extend(advice.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    });
+    let xi = |out: &str, line: &str| {
+        place.succeeds(&format!(
+            "run {line} --out {out} --model model.safetensors --method both --levels 4 --step-scale 1e-6"
+        ));
+        let config: toml::Table = place.text(&format!("{out}/config.toml")).parse().unwrap();
+        ["ep", "diag"].map(|key| config["settings"][key]["xi"].as_float().unwrap())
+    };
+    assert_eq!(xi("one", "images.npy -m 24 --bits 1"), [0.2, 0.7]);
+    assert_eq!(xi("two", "images.npy -m 24 --bits 2 --step 0.5"), [0.6, 0.7]);
+    assert_eq!(xi("typed", "images.npy -m 24 --bits 1 --xi 0.4"), [0.4, 0.4]);
+    place.succeeds("measure images.npy -o signs.safetensors -m 24 --bits 1");
+    assert_eq!(xi("read", "signs.safetensors"), [0.2, 0.7]);
 }

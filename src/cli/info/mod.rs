@@ -221,7 +221,8 @@ fn machine(
     let kind = methods::find(methods::DEFAULT)?;
     // A model without levels: how many steps there will be is not known.
     let method = prior.and_then(|prior| {
-        let settings = kind.defaults(prior, None);
+        let signs = problem.is_some_and(|problem| problem.cells().are_signs());
+        let settings = kind.defaults(prior, None, signs);
         settings.and_then(|settings| kind.method(&settings)).ok()
     });
     let batch_bytes = match (prior, &method) {

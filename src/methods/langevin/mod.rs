@@ -59,8 +59,8 @@ impl Kind for Langevin {
         LangevinOptions::NAMES
     }
 
-    fn defaults(&self, prior: &Prior, preset: Option<&Preset>) -> Result<Table> {
-        Ok(LangevinOptions::defaults(prior, preset, self.key)?.to_table())
+    fn defaults(&self, prior: &Prior, preset: Option<&Preset>, signs: bool) -> Result<Table> {
+        Ok(LangevinOptions::defaults(prior, preset, self.key, signs)?.to_table())
     }
 
     fn of_flags(&self, flags: &Flags) -> Table {

@@ -157,7 +157,7 @@ impl LangevinOptions {
     ///
     /// # Errors
     /// [`Error::BadFile`] if the model's advice cannot be used.
-    pub fn defaults(prior: &Prior, preset: Option<&Preset>, key: &str) -> Result<Self> {
+    pub fn defaults(prior: &Prior, preset: Option<&Preset>, key: &str, signs: bool) -> Result<Self> {
         if let Some(preset) = preset {
             return Ok(Self::of_preset(preset));
         }
@@ -171,7 +171,7 @@ impl LangevinOptions {
             sigmas: None,
             ..Self::entries(prior, "")?
         };
-        let advice = Self::entries(prior, &format!("{key}."))?.over(of_all);
+        let advice = Self::advised_alone(prior, key, signs)?.over(of_all);
         if let Err(error @ Error::Setting { .. }) = advice.clone().over(fitting.clone()).settings(Likelihood::default())
         {
             return Err(Error::bad_file(

@@ -40,17 +40,17 @@ fn every_preset_is_valid() {
 #[test]
 fn flags_win_over_a_named_preset_and_that_over_the_model_and_that_over_the_shapes_preset() {
     let celeba = Preset::find("celeba").unwrap();
-    let named = LangevinOptions::defaults(&model(true), Some(celeba), "ep").unwrap();
+    let named = LangevinOptions::defaults(&model(true), Some(celeba), "ep", false).unwrap();
     assert_eq!(
         (named.sigma_begin, named.levels, named.xi),
         (Some(90.0), Some(500), Some(0.3))
     );
-    let own = LangevinOptions::defaults(&model(true), None, "ep").unwrap();
+    let own = LangevinOptions::defaults(&model(true), None, "ep", false).unwrap();
     assert_eq!(
         (own.sigmas, own.levels, own.xi),
         (Some(vec![4.0, 2.0, 1.5]), None, Some(0.5))
     );
-    let shape = LangevinOptions::defaults(&model(false), None, "ep").unwrap();
+    let shape = LangevinOptions::defaults(&model(false), None, "ep", false).unwrap();
     assert_eq!((shape.sigma_begin, shape.levels), (Some(50.0), Some(232)));
     let flags = LangevinOptions {
         levels: Some(60),
@@ -65,7 +65,7 @@ fn flags_win_over_a_named_preset_and_that_over_the_model_and_that_over_the_shape
         "epsilon is step_scale·beta_T²"
     );
     assert_eq!(all.gamma, crate::plan::GammaRule::Constant { gamma: 2.0 });
-    let listed = flags.over(LangevinOptions::defaults(&model(true), None, "ep").unwrap());
+    let listed = flags.over(LangevinOptions::defaults(&model(true), None, "ep", false).unwrap());
     assert_eq!(listed.schedule().unwrap(), Schedule::geometric(4.0, 1.5, 60).unwrap());
 }
 
@@ -76,6 +76,7 @@ fn a_model_may_advise_every_method_or_one() {
         ("momentum", "0.9"),
         ("steps_per_level", "5"),
         ("ep.xi", "0.8"),
+        ("ep.signs.xi", "0.3"),
         ("sigma_begin", "17"),
         ("sample.sigma_begin", "16"),
         ("sample.momentum", "0"),
@@ -83,7 +84,7 @@ fn a_model_may_advise_every_method_or_one() {
     ] {
         prior.metadata.insert(key.to_owned(), value.to_owned());
     }
-    let advised = |key: &str| LangevinOptions::defaults(&prior, None, key).unwrap();
+    let advised = |key: &str| LangevinOptions::defaults(&prior, None, key, false).unwrap();
     let levels = |key: &str| advised(key).schedule().unwrap();
     assert_eq!(
         (levels("sample").begin(), advised("sample").momentum),
@@ -96,6 +97,9 @@ fn a_model_may_advise_every_method_or_one() {
         (advised("diag").steps_per_level, advised("diag").xi),
         (Some(5), Some(0.5))
     );
+    let of_signs = |key: &str| LangevinOptions::defaults(&prior, None, key, true).unwrap();
+    assert_eq!((of_signs("ep").momentum, of_signs("ep").xi), (Some(0.9), Some(0.3)));
+    assert_eq!(of_signs("diag"), advised("diag"));
     for (name, value) in [
         ("momentum", "lots"),
         ("momentum", "1"),
@@ -106,7 +110,7 @@ fn a_model_may_advise_every_method_or_one() {
         ("xi", "-1"),
     ] {
         let good = prior.metadata.insert(name.to_owned(), value.to_owned());
-        let error = LangevinOptions::defaults(&prior, None, "diag").unwrap_err();
+        let error = LangevinOptions::defaults(&prior, None, "diag", false).unwrap_err();
         assert!(error.exit_code() == 3 && error.to_string().contains(name), "{error}");
         match good {
             Some(good) => prior.metadata.insert(name.to_owned(), good),
@@ -117,7 +121,7 @@ fn a_model_may_advise_every_method_or_one() {
 
 #[test]
 fn the_shipped_prior_knows_how_to_sample_with_it() {
-    let options = LangevinOptions::defaults(&Prior::shipped().unwrap(), None, "ep").unwrap();
+    let options = LangevinOptions::defaults(&Prior::shipped().unwrap(), None, "ep", false).unwrap();
     let settings = options.settings(Likelihood::default()).unwrap();
     let steps = langevin(&settings);
     assert_eq!((steps.steps_per_level, steps.step_scale, steps.momentum), (5, 1.4, 0.9));
@@ -127,7 +131,7 @@ fn the_shipped_prior_knows_how_to_sample_with_it() {
 #[test]
 fn a_model_of_unknown_shape_without_levels_asks_for_them() {
     let prior = Prior::random_of_width(2, ImageShape::new(1, 6, 6), 0);
-    let open = LangevinOptions::defaults(&prior, None, "ep").unwrap();
+    let open = LangevinOptions::defaults(&prior, None, "ep", false).unwrap();
     assert!(open.settings(Likelihood::default()).is_err());
     let levels = LangevinOptions::geometric(3.0, 0.1, 5).over(open);
     assert_eq!(levels.settings(Likelihood::default()).unwrap().schedule.len(), 5);

@@ -69,8 +69,8 @@ impl Kind for Projection {
         ProjectionOptions::NAMES
     }
 
-    fn defaults(&self, prior: &Prior, _: Option<&Preset>) -> Result<Table> {
-        let own = ProjectionOptions::advised(prior, self.key)?;
+    fn defaults(&self, prior: &Prior, _: Option<&Preset>, signs: bool) -> Result<Table> {
+        let own = ProjectionOptions::advised(prior, self.key, signs)?;
         Ok(own.over(ProjectionOptions::base()).to_table())
     }
 

@@ -47,8 +47,8 @@ impl Kind for Turbo {
         TurboOptions::NAMES
     }
 
-    fn defaults(&self, prior: &Prior, preset: Option<&Preset>) -> Result<Table> {
-        Ok(TurboOptions::defaults(prior, preset)?.to_table())
+    fn defaults(&self, prior: &Prior, _: Option<&Preset>, signs: bool) -> Result<Table> {
+        Ok(TurboOptions::defaults(prior, signs)?.to_table())
     }
 
     fn of_flags(&self, flags: &Flags) -> Table {

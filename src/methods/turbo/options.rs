@@ -1,7 +1,7 @@
 //! Turbo's settings: nothing in them needs tuning.
 
+use super::super::Options;
 use super::super::options::{between, options, positive};
-use super::super::{Options, Preset};
 use crate::prior::Prior;
 use crate::{Error, Result};
 
@@ -43,9 +43,9 @@ impl TurboOptions {
         }
     }
 
-    /// See [`Kind::defaults`](super::super::Kind); a preset has nothing to say here.
-    pub(super) fn defaults(prior: &Prior, _: Option<&Preset>) -> Result<Self> {
-        Ok(Self::advised(prior, super::TURBO.key)?.over(Self::base()))
+    /// See [`Kind::defaults`](super::super::Kind).
+    pub(super) fn defaults(prior: &Prior, signs: bool) -> Result<Self> {
+        Ok(Self::advised(prior, super::TURBO.key, signs)?.over(Self::base()))
     }
 
     /// The settings, every one in its range.
