@@ -39,7 +39,8 @@ fn main() -> Result<()> {
     // The shipped prior, and a method with the settings that the prior's file advises.
     let prior = Prior::shipped()?;
     let kind = methods::find("ep")?;
-    let method = kind.method(&kind.defaults(&prior, None)?)?;
+    let settings = kind.defaults(&prior, None, problem.cells().are_signs())?;
+    let method = kind.method(&settings)?;
     let driver = Driver {
         method: method.as_ref(),
         given: Given {
