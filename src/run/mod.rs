@@ -112,6 +112,8 @@ impl Run {
             };
             config.kinds()?.into_iter().map(configured).collect()
         };
+        // Whether the measurements are signs, which the model's advice may depend on, is known with the problem; whether the settings
+        // are any, before it.
         let mut tried = config.clone();
         tried.resolve_settings(&prior, false)?;
         methods(&tried)?;
