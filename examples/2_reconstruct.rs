@@ -3,7 +3,7 @@
 //! `cargo run --release --example 2_reconstruct`
 
 use qcs::engine::cpu::CpuEngine;
-use qcs::methods::{self, Given};
+use qcs::methods::{Given, Method, QCS_SGM_PLUS};
 use qcs::metrics::psnr;
 use qcs::prior::Prior;
 use qcs::problem::{Cells, Matrix, Problem};
@@ -38,11 +38,9 @@ fn main() -> Result<()> {
 
     // The shipped prior, and a method with the settings that the prior's file advises.
     let prior = Prior::shipped()?;
-    let kind = methods::find("ep")?;
-    let settings = kind.defaults(&prior, None, problem.cells().are_signs())?;
-    let method = kind.method(&settings)?;
+    let method = Method::advised(QCS_SGM_PLUS, &prior, None, problem.cells().are_signs())?.algorithm()?;
     let driver = Driver {
-        method: method.as_ref(),
+        algorithm: method.as_ref(),
         given: Given {
             prior: &prior,
             problem: Some(&problem),

@@ -126,7 +126,7 @@ impl Hooks for Display {
         }
     }
 
-    fn begin(&mut self, method: &dyn Kind, resumed: bool) {
+    fn begin(&mut self, method: &Kind, resumed: bool) {
         if !self.quiet && (resumed || !draws_bars()) {
             let how = if resumed {
                 "continues from its checkpoint"
@@ -142,7 +142,7 @@ impl Hooks for Display {
         self.show(progress);
     }
 
-    fn end(&mut self, _: &dyn Kind) {
+    fn end(&mut self, _: &Kind) {
         self.finish();
     }
 

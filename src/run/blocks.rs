@@ -23,7 +23,7 @@ pub(super) struct Part {
 
 impl Part {
     /// The blocks of a method, as a resolved configuration has them, and where their states are kept.
-    pub fn all(config: &RunConfig, folder: &RunFolder, kind: &dyn Kind) -> Result<Vec<Self>> {
+    pub fn all(config: &RunConfig, folder: &RunFolder, kind: &Kind) -> Result<Vec<Self>> {
         let images = config.share().len();
         let states = STATES.max(BATCHES.saturating_mul(config.batch.states()));
         let block = config.block.unwrap_or(states / config.chains).max(1);

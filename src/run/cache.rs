@@ -60,7 +60,7 @@ impl Run {
     pub fn prepare(&self, engine: &mut dyn Engine, cache: Option<&Cache>) -> Result<Vec<String>> {
         let known = self.problem.known_spectrum().is_some();
         let needed = || {
-            let passes = self.methods.iter().flat_map(|one| one.method.passes(self.given()));
+            let passes = self.methods.iter().flat_map(|one| one.algorithm.passes(self.given()));
             passes
                 .into_iter()
                 .any(|pass| pass.compile(1, engine.target()).plan.needs_spectrum())

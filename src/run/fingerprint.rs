@@ -67,7 +67,7 @@ pub(crate) fn of_text(text: &str) -> String {
 ///
 /// # Errors
 /// As [`RunConfig::to_toml`].
-pub(super) fn of_run(kind: &dyn Kind, config: &RunConfig) -> Result<String> {
+pub(super) fn of_run(kind: &Kind, config: &RunConfig) -> Result<String> {
     Ok(format!("{}-{}", kind.key(), of_text(&config.to_toml()?)))
 }
 

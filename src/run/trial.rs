@@ -40,7 +40,7 @@ impl Run {
     ///
     /// # Errors
     /// As [`Run::execute`].
-    pub fn predicted_seconds(&self, engine: &mut dyn Engine) -> Result<Vec<(&'static dyn Kind, f64)>> {
+    pub fn predicted_seconds(&self, engine: &mut dyn Engine) -> Result<Vec<(&'static Kind, f64)>> {
         let states = (self.images() * self.config.chains) as f64;
         let mut predicted = Vec::new();
         for (index, (kind, evaluations)) in self.evaluations().into_iter().enumerate() {

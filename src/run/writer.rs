@@ -14,7 +14,7 @@ const MOST_IN_GRID: usize = 100;
 
 /// What is known of a method's results beside its files.
 pub(super) struct Brought {
-    pub kind: &'static dyn Kind,
+    pub kind: &'static Kind,
     pub rows: Vec<ImageMetrics>,
     pub diverged: Vec<Diverged>,
     pub tally: Tally,
@@ -39,7 +39,7 @@ pub(super) struct MethodWriter<'a> {
 }
 
 impl<'a> MethodWriter<'a> {
-    pub fn begin(run: &'a Run, kind: &'static dyn Kind, folder: &RunFolder) -> Result<Self> {
+    pub fn begin(run: &'a Run, kind: &'static Kind, folder: &RunFolder) -> Result<Self> {
         let folder = folder.method(kind)?;
         let (shape, chains, images) = (run.prior.image(), run.config.chains, run.images());
         let [c, h, w] = [shape.channels, shape.height, shape.width];
@@ -136,7 +136,7 @@ impl<'a> MethodWriter<'a> {
 /// One row for each image.
 fn rows(
     run: &Run,
-    kind: &dyn Kind,
+    kind: &Kind,
     samples: &Samples,
     estimates: &Images,
     first: usize,
