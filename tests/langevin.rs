@@ -12,7 +12,7 @@ use qcs::methods::{Divergence, Given, Options, Preset, Samples, prior_score};
 use qcs::plan::GammaRule;
 use qcs::prior::Prior;
 use qcs::problem::Problem;
-use qcs::run::{Checkpoint, Driver, Outcome, Unobserved};
+use qcs::reconstruct::{Checkpoint, Driver, Outcome, Unobserved};
 use qcs::{ImageShape, Images};
 use qcs_kernels::philox::{Domain, Stream};
 use small::{IMAGE, IMAGES, StopAfter, finished};

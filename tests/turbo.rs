@@ -4,6 +4,7 @@ mod small;
 
 use std::path::PathBuf;
 
+use qcs::bundled;
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Engine, SeveralEngines};
 use qcs::files::npy;
@@ -11,7 +12,8 @@ use qcs::methods::turbo::TurboSettings;
 use qcs::methods::{Given, Method, Samples, TURBO, Turbo};
 use qcs::prior::Prior;
 use qcs::problem::Problem;
-use qcs::run::{Checkpoint, Driver, MeasureConfig, Outcome, Unobserved, demo};
+use qcs::reconstruct::{Checkpoint, Driver, Outcome, Unobserved};
+use qcs::run::MeasureConfig;
 use qcs::{ImageShape, Images};
 use small::{IMAGES, StopAfter, finished};
 
@@ -76,7 +78,7 @@ fn assert_same(a: &Samples, b: &Samples, what: &str) {
 #[test]
 fn estimates_are_those_of_the_reference_in_float64_within_1e_3() {
     let mut measure = MeasureConfig {
-        images: Some(demo::DIGITS.to_owned()),
+        images: Some(bundled::DIGITS.to_owned()),
         first: Some(2),
         count: Some(3),
         matrix: Some("ill-conditioned".to_owned()),

@@ -10,8 +10,8 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use qcs::files::safetensors;
 use qcs::methods::{METHODS, Options, Setting};
 use qcs::prior::Prior;
-use qcs::run::{RunConfig, demo, load_prior};
-use qcs::{ImageShape, Result};
+use qcs::run::{RunConfig, load_prior};
+use qcs::{ImageShape, Result, bundled};
 
 /// TOML holds no larger integer.
 pub const MOST_SEED: i64 = i64::MAX;
@@ -72,7 +72,7 @@ pub fn absolute(path: &Path) -> Result<String> {
             path.display()
         ))
     })?;
-    if [Prior::SHIPPED, demo::DIGITS].contains(&text) {
+    if [Prior::SHIPPED, bundled::DIGITS].contains(&text) {
         return Ok(text.to_owned());
     }
     let absolute: PathBuf = std::path::absolute(path).map_err(|e| qcs::Error::io(path, "read", e))?;

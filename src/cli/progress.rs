@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use qcs::methods::Kind;
-use qcs::run::{Checkpoint, Hooks, Next, Observer, Progress};
+use qcs::reconstruct::{Checkpoint, Next, Observer, Progress};
+use qcs::run::Hooks;
 
 use super::{signals, terminal};
 

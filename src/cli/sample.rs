@@ -9,7 +9,8 @@ use qcs::likelihood::Likelihood;
 use qcs::methods::langevin::Dynamics;
 use qcs::methods::{Given, Options, Preset, QcsSgmPlus};
 use qcs::output::{contact_sheet, png};
-use qcs::run::{Batch, Driver, Kept, Outcome};
+use qcs::reconstruct::{Driver, Outcome};
+use qcs::run::{Batch, Kept};
 use qcs::{Error, Result};
 
 use super::flags::{Flags, MOST_SEED, ModelFlags};

@@ -7,7 +7,8 @@ use std::time::Instant;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 
 use qcs::methods::Kind;
-use qcs::run::{Found, Hooks, MeasureConfig, Progress, Run};
+use qcs::reconstruct::Progress;
+use qcs::run::{Found, Hooks, MeasureConfig, Run};
 use qcs::sweep::{Collected, Ended, Materials, Point, Sweep, Watcher, execute, flat_keys, value_of};
 use qcs::{Error, Result};
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::options::{Setting, unknown};
 use super::{Algorithm, Options, Preset, Projection, QcsSgm, QcsSgmPlus, Turbo};
 use crate::prior::Prior;
+use crate::problem::Problem;
 use crate::{Error, Result};
 
 /// What names a method and tells of it, before it has settings.
@@ -262,6 +263,15 @@ impl Method {
         Ok(map!(kind.open(), open => of(open, kind.key, prior, preset, signs)?))
     }
 
+    /// The method with every setting written down: its own, and those of [`advised`](Method::advised) where one is left open.
+    ///
+    /// # Errors
+    /// As [`advised`](Method::advised) and [`algorithm`](Method::algorithm).
+    pub fn completed(self, prior: &Prior, preset: Option<&Preset>, signs: bool) -> Result<Self> {
+        let advice = Self::advised(self.kind(), prior, preset, signs)?;
+        self.over(advice).resolved()
+    }
+
     /// Gives the setting `name` the value that `text` stands for.
     ///
     /// # Errors
@@ -304,6 +314,30 @@ impl Method {
     pub fn algorithm(&self) -> Result<Box<dyn Algorithm>> {
         let kind = self.kind();
         each!(self, settings => settings.algorithm(kind))
+    }
+}
+
+impl Prior {
+    /// What the file advises of a method for this problem's measurements: every setting that `method` leaves open.
+    ///
+    /// ```
+    /// # #[cfg(feature = "bundled")] {
+    /// use qcs::{Method, Prior, Turbo};
+    /// # use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
+    /// # let sensing = Sensing::Drawn { ensemble: Ensemble::Gaussian, m: 30 };
+    /// # let simulation = Simulation { bits: 1, step: None, sigma: 0.05, mean_square: 0.1, seed: 0 };
+    /// # let problem = Problem::simulate(qcs::bundled::digits(0, Some(1))?, sensing, &simulation)?;
+    ///
+    /// let Method::Turbo(settings) = Prior::shipped()?.advice(Turbo::default(), &problem)? else { unreachable!() };
+    /// assert_eq!(settings.evaluations, Some(30));
+    /// # }
+    /// # Ok::<(), qcs::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Method::completed`].
+    pub fn advice(&self, method: impl Into<Method>, problem: &Problem) -> Result<Method> {
+        method.into().completed(self, None, problem.cells().are_signs())
     }
 }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Run, fingerprint};
+use super::Run;
 use crate::engine::Engine;
 use crate::files::safetensors::{self, Slice, Tensor};
 use crate::problem::{Matrix, Spectrum};
+use crate::reconstruct::fingerprint;
 use crate::{Error, Result};
 
 /// A folder of factorisations.

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::{MeasureConfig, Settings, Shard, Shared, fingerprint};
+use super::{MeasureConfig, Settings, Shard, Shared};
 use crate::engine::Precision;
 use crate::methods::options::words;
-use crate::methods::{self, Kind, Method, Preset};
+use crate::methods::{self, Kind, Preset};
 use crate::prior::Prior;
 use crate::problem::Problem;
+use crate::reconstruct::fingerprint;
 use crate::{Error, ImageShape, Result};
 
 /// A run: the same configuration gives the same bits on the same kind of device. What is left open is the preset's or the
@@ -303,7 +304,7 @@ impl RunConfig {
     /// Puts settings, by name and as text, over those of every method that has them.
     ///
     /// # Errors
-    /// As [`Method::set`].
+    /// As [`Method::set`](crate::methods::Method::set).
     pub fn apply<'a>(&mut self, settings: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Result<()> {
         for kind in self.kinds()? {
             let mut above = kind.open();
@@ -325,8 +326,7 @@ impl RunConfig {
         let preset = self.preset.take().map(|name| Preset::find(&name)).transpose()?;
         let mut settings = Settings::default();
         for kind in self.kinds()? {
-            let advice = Method::advised(kind, prior, preset, signs)?;
-            settings.insert(self.settings.of(kind).over(advice).resolved()?);
+            settings.insert(self.settings.of(kind).completed(prior, preset, signs)?);
         }
         self.settings = settings;
         Ok(())

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Checkpoint, Next, Observer, Progress};
 use crate::Result;
 use crate::methods::Kind;
+use crate::reconstruct::{Checkpoint, Next, Observer, Progress};
 
 /// Checkpoints are at least this far apart: a run loses no more, and writing them costs nothing that counts.
 const EVERY: Duration = Duration::from_secs(3);

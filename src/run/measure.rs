@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{Shared, demo};
+use super::Shared;
+use crate::bundled;
 use crate::files::{LoadOptions, load_images};
 use crate::methods::options::options;
 use crate::methods::{Options, Preset, Setting};
@@ -18,7 +19,7 @@ const MOST_ENTRIES: usize = 1 << 32;
 options! {
     /// y = Q(Ax + n) for images from a file or folder.
     pub struct MeasureConfig {
-        /// A file or folder that [`load_images`] reads, or [`demo::DIGITS`]
+        /// A file or folder that [`load_images`] reads, or [`bundled::DIGITS`]
         pub images: String,
         /// Index of the first image to take [default: 0]
         pub first: usize = "I",
@@ -99,8 +100,8 @@ impl MeasureConfig {
             count: self.count,
             ..LoadOptions::default()
         };
-        if images == Path::new(demo::DIGITS) {
-            return demo::digits(options.first, options.count);
+        if images == Path::new(bundled::DIGITS) {
+            return bundled::digits(options.first, options.count);
         }
         load_images(images, &options)
     }

@@ -1,17 +1,12 @@
 //! A run from end to end: its configuration, its files, its checkpoints and its results.
 //!
 //! [`RunConfig`] says everything that decides a run, [`Run`] has read what the configuration names, [`RunFolder`] keeps
-//! what comes of it, and [`evaluate`] measures how good it is.
+//! what comes of it.
 
 mod blocks;
 mod cache;
-mod checkpoint;
 mod config;
 pub mod demo;
-mod direct;
-mod driver;
-mod evaluate;
-pub(crate) mod fingerprint;
 mod folder;
 mod keeper;
 mod kept;
@@ -29,10 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use cache::Cache;
-pub use checkpoint::Checkpoint;
 pub use config::{Batch, Identity, Pictures, RunConfig};
-pub use driver::{Driver, Next, Observer, Outcome, Progress, Unobserved};
-pub use evaluate::{compare_digits, evaluate};
 pub use folder::{Found, RunFolder};
 pub use keeper::Hooks;
 pub use kept::Kept;
@@ -48,6 +40,7 @@ use crate::engine::Engine;
 use crate::methods::{Algorithm, Given, Kind, Options, Preset};
 use crate::prior::Prior;
 use crate::problem::Problem;
+use crate::reconstruct::{Driver, fingerprint};
 use crate::{Error, ImageShape, Result};
 
 /// A run that is ready to start: model and problem are loaded, every setting is checked.

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use super::{Checkpoint, Next, Observer, Progress, Run};
+use super::Run;
 use crate::Result;
 use crate::engine::Engine;
 use crate::methods::Kind;
+use crate::reconstruct::{Checkpoint, Next, Observer, Progress};
 
 /// Steps that are timed; the one before them is not: it finds nothing in the caches.
 const TIMED: usize = 2;

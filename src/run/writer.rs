@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Pictures, Run, RunFolder, compare_digits, evaluate};
+use super::{Pictures, Run, RunFolder};
 use crate::files::npy::NpyWriter;
 use crate::methods::{Divergence, Kind, Samples};
 use crate::metrics::Tally;
 use crate::output::{Diverged, ImageMetrics, png};
+use crate::reconstruct::{compare_digits, evaluate};
 use crate::{Error, Images, Result};
 
 /// More images than this make a grid that nobody looks at.

@@ -6,8 +6,8 @@ use toml::{Table, Value};
 
 use crate::methods::{self, METHODS, Options};
 use crate::prior::Prior;
-use crate::run::{ENSEMBLES, MeasureConfig, RunConfig, demo};
-use crate::{Error, Result};
+use crate::run::{ENSEMBLES, MeasureConfig, RunConfig};
+use crate::{Error, Result, bundled};
 
 /// Keys at the top of a configuration that a sweep may set. Of them `count` and `seed` count for measuring as well.
 const TOP: [&str; 9] = [
@@ -151,7 +151,7 @@ fn absolute(key: &str, value: &Value) -> Result<Value> {
         return Ok(value.clone());
     };
     let is_path = match key {
-        "model" | "images" | "problem" => ![Prior::SHIPPED, demo::DIGITS].contains(&text.as_str()),
+        "model" | "images" | "problem" => ![Prior::SHIPPED, bundled::DIGITS].contains(&text.as_str()),
         "matrix" => !ENSEMBLES.contains(&text.as_str()),
         _ => false,
     };
@@ -181,7 +181,7 @@ mod tests {
     fn a_setting_goes_where_a_run_has_it() {
         let of = |method: &str| {
             config(&settings(&[
-                ("images", demo::DIGITS),
+                ("images", bundled::DIGITS),
                 ("count", "3"),
                 ("kappa", "1e3"),
                 ("matrix", "ill-conditioned"),

@@ -12,7 +12,7 @@ use qcs::methods::{Algorithm, Given, Options, Preset};
 use qcs::plan::{Op, Plan, Program, TensorId};
 use qcs::prior::Prior;
 use qcs::problem::{Cells, Ensemble, Problem, Sensing, Simulation};
-use qcs::run::{Driver, Outcome, Unobserved};
+use qcs::reconstruct::{Driver, Outcome, Unobserved};
 use qcs::{ImageShape, Images};
 use qcs_emulator::stand_in::{Child, Library};
 use qcs_kernels::sampler::step::StepRecord;

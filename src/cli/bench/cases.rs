@@ -10,7 +10,7 @@ use qcs::methods::{Algorithm, Given, Preset, QcsSgmPlus, ScorePlan, Turbo};
 use qcs::plan::{Contents, Plan, PlanBuilder, ProductOp, Program, SamplerOp, Step, TensorId};
 use qcs::prior::{Denoiser, Prior, Schedule, UNet};
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
-use qcs::run::{Driver, Outcome, Unobserved};
+use qcs::reconstruct::{Driver, Outcome, Unobserved};
 use qcs::{Error, ImageShape, Images, Result};
 
 use super::{Architecture, What};

@@ -13,7 +13,8 @@ use qcs::engine::Engine;
 use qcs::methods::{self, Given, Method};
 use qcs::prior::Prior;
 use qcs::problem::Problem;
-use qcs::run::{Batch, Driver};
+use qcs::reconstruct::Driver;
+use qcs::run::Batch;
 use qcs::{Error, Result};
 
 use super::flags::ModelFlags;

@@ -1,10 +1,8 @@
 //! Hashes that tell whether two runs are the same: against accidents, not against forgers.
 
-use super::RunConfig;
-use crate::methods::Kind;
+use crate::Images;
 use crate::prior::{Prior, parameters};
 use crate::problem::{Matrix, Problem, Values};
-use crate::{Images, Result};
 
 /// A running hash of 64-bit words: fast enough for a matrix of 400 MB.
 pub(crate) struct Hash(u64);
@@ -20,7 +18,7 @@ impl Hash {
         self.0 = (product ^ (product >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     }
 
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.word(bytes.len() as u64);
         bytes.iter().for_each(|&byte| self.word(u64::from(byte)));
     }
@@ -63,14 +61,6 @@ pub(crate) fn of_text(text: &str) -> String {
     hash.hex()
 }
 
-/// What names a run and one of its methods.
-///
-/// # Errors
-/// As [`RunConfig::to_toml`].
-pub(super) fn of_run(kind: &Kind, config: &RunConfig) -> Result<String> {
-    Ok(format!("{}-{}", kind.key(), of_text(&config.to_toml()?)))
-}
-
 /// The hash of pixels and their shape.
 pub(crate) fn of_images(images: &Images) -> String {
     let mut hash = Hash::new();
@@ -96,14 +86,14 @@ pub(crate) fn of_prior(prior: &Prior) -> String {
 }
 
 /// The hash of a matrix.
-pub(super) fn of_matrix(a: &Matrix) -> String {
+pub(crate) fn of_matrix(a: &Matrix) -> String {
     let mut hash = Hash::new();
     hash.matrix(a);
     hash.hex()
 }
 
 /// The hash of what decides the posterior: A, the cells and sigma.
-pub(super) fn of_problem(problem: &Problem) -> String {
+pub(crate) fn of_problem(problem: &Problem) -> String {
     let mut hash = Hash::new();
     hash.matrix(problem.a());
     hash.f64s(problem.cells().lower());

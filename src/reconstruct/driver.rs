@@ -66,7 +66,9 @@ pub trait Observer {
     ///
     /// # Errors
     /// Ends the run.
-    fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<()>;
+    fn checkpoint(&mut self, _checkpoint: &Checkpoint) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Watches nothing.
@@ -75,10 +77,6 @@ pub struct Unobserved;
 impl Observer for Unobserved {
     fn after_step(&mut self, _: &Progress) -> Next {
         Next::Continue
-    }
-
-    fn checkpoint(&mut self, _: &Checkpoint) -> Result<()> {
-        Ok(())
     }
 }
 
@@ -131,7 +129,7 @@ impl Driver<'_> {
     }
 
     /// What came of it, from what the passes left of all states.
-    pub(super) fn outcome(&self, left: &Left) -> Samples {
+    pub(crate) fn outcome(&self, left: &Left) -> Samples {
         let mut samples = self.algorithm.outcome(self.given, left);
         let passes = self.algorithm.passes(self.given);
         let steps = passes.last().map_or(Vec::new(), |pass| pass.steps());
