@@ -12,8 +12,10 @@ struct Kind {
     /// Whether a file that names none holds one
     recognised: fn(&TensorFile<'_>) -> bool,
     /// Its description, from shapes and metadata; the images' shape overrides what the file says.
-    describe: fn(&TensorFile<'_>, Option<ImageShape>) -> Result<Box<dyn Network>>,
+    describe: Describe,
 }
+
+type Describe = fn(&TensorFile<'_>, Option<ImageShape>) -> Result<Box<dyn Network>>;
 
 /// A file without a name is the first of these that recognises it.
 const NETWORKS: [Kind; 2] = [
