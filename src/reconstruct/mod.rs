@@ -7,7 +7,7 @@ mod checkpoint;
 mod direct;
 mod driver;
 mod evaluate;
-pub(crate) mod fingerprint;
+pub mod fingerprint;
 mod job;
 
 pub use checkpoint::Checkpoint;
