@@ -47,15 +47,14 @@ impl Problem {
     /// f64 first, so that every tensor is aligned.
     fn tensors(&self) -> Vec<Tensor<'_>> {
         let (m, b) = (self.a.rows(), self.cells.count());
-        let matrix = match self.a.values() {
+        let matrix = self.a.matrix().map(|matrix| match matrix.values() {
             Values::F32(v) => Slice::F32(v),
             Values::F64(v) => Slice::F64(v),
-        };
-        let mut tensors = vec![
-            Tensor::new("A", &[m, self.a.cols()], matrix),
-            Tensor::new("lower", &[b, m], Slice::F64(self.cells.lower())),
-            Tensor::new("upper", &[b, m], Slice::F64(self.cells.upper())),
-        ];
+        });
+        let matrix = matrix.map(|values| Tensor::new("A", &[m, self.a.cols()], values));
+        let mut tensors: Vec<Tensor<'_>> = matrix.into_iter().collect();
+        tensors.push(Tensor::new("lower", &[b, m], Slice::F64(self.cells.lower())));
+        tensors.push(Tensor::new("upper", &[b, m], Slice::F64(self.cells.upper())));
         if let Some(Spectrum { u, eigenvalues }) = self.known_spectrum() {
             tensors.push(Tensor::new("eigenvalues", &[m], Slice::F64(eigenvalues)));
             tensors.extend(u.iter().map(|u| Tensor::new("U", &[m, m], Slice::F64(u))));

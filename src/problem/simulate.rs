@@ -3,7 +3,7 @@
 use qcs_kernels::philox::{Domain, Stream};
 
 use super::{
-    Cells, Ensemble, Matrix, Origin, Problem, Quantiser, Spectrum, check_pixels, check_scale, check_sigma, mean,
+    Cells, Ensemble, Operator, Origin, Problem, Quantiser, Spectrum, check_pixels, check_scale, check_sigma, mean,
 };
 use crate::error::{Error, Result};
 use crate::images::Images;
@@ -16,11 +16,11 @@ pub enum Sensing {
     /// What an earlier problem drew from a law, with the same seed.
     Kept {
         ensemble: Ensemble,
-        a: Matrix,
+        a: Operator,
         spectrum: Option<Spectrum>,
     },
-    /// A user's own matrix.
-    Given(Matrix),
+    /// A user's own.
+    Given(Operator),
 }
 
 /// How images are measured.
@@ -71,7 +71,7 @@ impl Problem {
         let (a, spectrum, ensemble) = match sensing {
             Sensing::Drawn { ensemble, m } => {
                 let (a, spectrum) = ensemble.build(m, n, seed)?;
-                (a, spectrum, Some(ensemble))
+                (a.into(), spectrum, Some(ensemble))
             }
             Sensing::Kept { ensemble, a, spectrum } => (a, spectrum, Some(ensemble)),
             Sensing::Given(a) if a.cols() != n => {
@@ -88,18 +88,18 @@ impl Problem {
         let variance = mean(&diag) * mean_square + sigma * sigma;
         let quantiser = Quantiser::new(bits, step, variance)?;
         let cells = measure(&images, &a, &quantiser, sigma, seed)?;
-        let mut problem = Self::new(a, cells, sigma)?
+        let problem = Self::new(a, cells, sigma)?
             .with_truth(images)?
             .with_quantiser(quantiser)
             .with_origin(Origin { ensemble, seed });
-        if let Some(spectrum) = spectrum {
-            problem.spectrum = spectrum.into();
-        }
-        Ok(problem)
+        Ok(match spectrum {
+            Some(spectrum) => problem.knowing(spectrum),
+            None => problem,
+        })
     }
 }
 
-fn measure(images: &Images, a: &Matrix, quantiser: &Quantiser, sigma: f64, seed: u64) -> Result<Cells> {
+fn measure(images: &Images, a: &Operator, quantiser: &Quantiser, sigma: f64, seed: u64) -> Result<Cells> {
     let m = a.rows();
     let (mut lower, mut upper) = (Vec::new(), Vec::new());
     let mut noise = vec![0.0f32; m];
@@ -126,6 +126,7 @@ fn measure(images: &Images, a: &Matrix, quantiser: &Quantiser, sigma: f64, seed:
 mod tests {
     use super::*;
     use crate::images::ImageShape;
+    use crate::problem::Matrix;
 
     const SHAPE: ImageShape = ImageShape::new(1, 4, 5);
 
@@ -181,7 +182,7 @@ mod tests {
             sigma,
             ..settings()
         };
-        let problem = Problem::simulate(images(2), Sensing::Given(a), &settings).unwrap();
+        let problem = Problem::simulate(images(2), Sensing::Given(a.into()), &settings).unwrap();
         let noise = |index: usize| -> Vec<f64> {
             let (lower, upper) = problem.cells().image(index);
             lower.iter().zip(upper).map(|(lo, up)| (lo + up) / 2.0).collect()
@@ -264,7 +265,7 @@ mod tests {
         assert!(refused(images(1), gaussian(3), &|s| s.bits = 9));
         assert!(refused(images(1), gaussian(3), &|s| s.step = Some(0.0)));
         assert!(refused(images(1), gaussian(3), &|s| s.mean_square = f64::NAN));
-        let given = |n, value| Sensing::Given(Matrix::from_f64(2, n, vec![value; 2 * n]).unwrap());
+        let given = |n, value| Sensing::Given(Matrix::from_f64(2, n, vec![value; 2 * n]).unwrap().into());
         assert!(refused(images(1), given(19, 1.0), &|_| ()), "19 columns for 20 pixels");
         assert!(refused(images(1), given(20, 1e300), &|_| ()), "products would overflow");
         assert!(!refused(images(1), given(20, 1.0), &|_| ()));

@@ -3,7 +3,7 @@
 use super::RunConfig;
 use crate::methods::Kind;
 use crate::prior::{Prior, parameters};
-use crate::problem::{Matrix, Problem, Values};
+use crate::problem::{Array, Operator, Problem};
 use crate::{Images, Result};
 
 /// A running hash of 64-bit words: fast enough for a matrix of 400 MB.
@@ -43,11 +43,13 @@ impl Hash {
         values.iter().for_each(|value| self.word(value.to_bits()));
     }
 
-    fn matrix(&mut self, a: &Matrix) {
+    fn operator(&mut self, a: &Operator) {
         self.word(a.rows() as u64);
-        match a.values() {
-            Values::F32(values) => self.f32s(values),
-            Values::F64(values) => self.f64s(values),
+        for array in a.arrays() {
+            match array {
+                Array::F32(values) => self.f32s(values),
+                Array::F64(values) => self.f64s(values),
+            }
         }
     }
 
@@ -95,17 +97,17 @@ pub(crate) fn of_prior(prior: &Prior) -> String {
     hash.hex()
 }
 
-/// The hash of a matrix.
-pub(super) fn of_matrix(a: &Matrix) -> String {
+/// The hash of an operator.
+pub(super) fn of_operator(a: &Operator) -> String {
     let mut hash = Hash::new();
-    hash.matrix(a);
+    hash.operator(a);
     hash.hex()
 }
 
 /// The hash of what decides the posterior: A, the cells and sigma.
 pub(super) fn of_problem(problem: &Problem) -> String {
     let mut hash = Hash::new();
-    hash.matrix(problem.a());
+    hash.operator(problem.a());
     hash.f64s(problem.cells().lower());
     hash.f64s(problem.cells().upper());
     hash.word(problem.sigma().to_bits());

@@ -168,7 +168,7 @@ impl MeasureConfig {
                 let path = Path::new(self.matrix());
                 let a = Matrix::read(path)?;
                 check_size(&a, self.measurements, &images, path)?;
-                Sensing::Given(a)
+                Sensing::Given(a.into())
             }
         };
         let mean_square = self.mean_square.or(preset.map(|p| p.mean_square));

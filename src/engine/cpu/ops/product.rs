@@ -11,6 +11,7 @@ use std::ops::Range;
 use crate::engine::cpu::memory::Operands;
 use crate::engine::cpu::session::CpuSession;
 use crate::plan::ProductOp;
+use crate::problem::Array;
 
 impl CpuSession<'_> {
     pub(in crate::engine::cpu) fn product(&mut self, op: &ProductOp, scratch: Range<usize>) {
@@ -48,13 +49,6 @@ impl CpuSession<'_> {
             }
         }
     }
-}
-
-/// A row-major matrix in the precision it is stored in.
-#[derive(Clone, Copy)]
-pub enum MatrixRef<'a> {
-    F32(&'a [f32]),
-    F64(&'a [f64]),
 }
 
 /// States that share one pass over the matrix.
@@ -97,16 +91,16 @@ impl Element for f64 {
 /// y = A·x for each state: `x` is `[states, columns]`, `y` `[rows, states]`, A `[rows, columns]`.
 ///
 /// The result comes transposed, so that a task writes one contiguous piece; see [`transpose`].
-pub fn matrix_times(threads: &mut Threads, isa: Isa, a: MatrixRef<'_>, columns: usize, x: &[f64], y: &mut [f64]) {
+pub fn matrix_times(threads: &mut Threads, isa: Isa, a: Array<'_>, columns: usize, x: &[f64], y: &mut [f64]) {
     let states = x.len() / columns;
     threads.for_each(y, ROWS * states, &|task, y| {
         let first = task * ROWS;
         match a {
-            MatrixRef::F32(a) => {
+            Array::F32(a) => {
                 let a = &a[first * columns..][..y.len() / states * columns];
                 dispatch!(isa, rows_f32(a: &[f32], columns: usize, x: &[f64], y: &mut [f64]))
             }
-            MatrixRef::F64(a) => {
+            Array::F64(a) => {
                 let a = &a[first * columns..][..y.len() / states * columns];
                 dispatch!(isa, rows_f64(a: &[f64], columns: usize, x: &[f64], y: &mut [f64]))
             }
@@ -183,15 +177,15 @@ fn dot<E: Element, D: F64x4, const R: usize, const S: usize>(
 /// y = Aᵀ·g for each state: `g` is `[states, rows]`, `y` is `[column tiles][states][256]`, the last tile narrower.
 ///
 /// The result comes in tiles, so that a task writes one contiguous piece; see [`untile`].
-pub fn transposed_times(threads: &mut Threads, isa: Isa, a: MatrixRef<'_>, columns: usize, g: &[f64], y: &mut [f64]) {
+pub fn transposed_times(threads: &mut Threads, isa: Isa, a: Array<'_>, columns: usize, g: &[f64], y: &mut [f64]) {
     let states = y.len() / columns;
     threads.for_each(y, COLUMNS * states, &|task, y| {
         let first = task * COLUMNS;
         match a {
-            MatrixRef::F32(a) => {
+            Array::F32(a) => {
                 dispatch!(isa, columns_f32(a: &[f32], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]))
             }
-            MatrixRef::F64(a) => {
+            Array::F64(a) => {
                 dispatch!(isa, columns_f64(a: &[f64], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]))
             }
         }

@@ -8,7 +8,7 @@ use super::{Call, Caller};
 use crate::Result;
 use crate::engine::cuda::blas::{Blas, Shape};
 use crate::plan::{Op, ProductOp, TensorId};
-use crate::problem::Values;
+use crate::problem::Array;
 
 /// A product with U by cuBLAS, or with Uᵀ.
 pub struct Product {
@@ -35,8 +35,8 @@ impl Product {
 
 impl Caller<'_> {
     pub(super) fn product(&self, op: &ProductOp) -> Call {
-        let single = matches!(self.problem().a().values(), Values::F32(_));
-        let (a, u) = (self.layout.a, self.layout.u);
+        let single = matches!(self.problem().a().arrays()[..], [Array::F32(_)]);
+        let (a, u) = (self.layout.arrays[0], self.layout.u);
         match *op {
             ProductOp::Project { x, z } if single => self.matrix_times::<f32, f32>(a, x, z),
             ProductOp::Project { x, z } => self.matrix_times::<f64, f32>(a, x, z),
