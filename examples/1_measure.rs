@@ -24,6 +24,7 @@ fn main() -> qcs::Result<()> {
         step: None,
         sigma: 0.05,
         mean_square: Preset::find("mnist")?.mean_square,
+        dither: false,
         seed: 1,
     };
     let problem = Problem::simulate(images, sensing, &simulation)?;

@@ -27,6 +27,7 @@ fn main() -> qcs::Result<()> {
         step: None,
         sigma: 0.05,
         mean_square: 0.1,
+        dither: false,
         seed: 0,
     };
     for ensemble in [Ensemble::RowOrthogonal, Ensemble::IllConditioned { kappa: 1000.0 }] {

@@ -45,6 +45,7 @@ fn simulate(ensemble: Ensemble, bits: u8, sigma: f64) -> Problem {
         step: None,
         sigma,
         mean_square: 0.3,
+        dither: false,
         seed: u64::MAX - 1,
     };
     Problem::simulate(Images::new(SHAPE, pixels), Sensing::Drawn { ensemble, m: 5 }, &settings).unwrap()
@@ -447,6 +448,7 @@ fn the_record_of_a_users_matrix_has_a_seed_and_no_ensemble() {
         step: None,
         sigma: 0.1,
         mean_square: 0.3,
+        dither: false,
         seed: 9,
     };
     let images = Images::new(SHAPE, vec![0.5; SHAPE.len()]);

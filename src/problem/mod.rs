@@ -23,7 +23,7 @@ use std::sync::OnceLock;
 pub use cells::Cells;
 pub use ensemble::Ensemble;
 pub use matrix::Matrix;
-pub use operator::{Array, Operator};
+pub use operator::{Array, Factor, Measurements, Operator, Parts, Structure};
 pub use quantiser::Quantiser;
 pub use simulate::{Sensing, Simulation};
 pub use spectrum::Spectrum;
@@ -87,6 +87,13 @@ impl Problem {
         check_sigma(sigma)?;
         let diag = a.diag();
         check_scale(&diag)?;
+        let (rotates, spectrum) = match a.eigenvalues() {
+            None => (true, OnceLock::new()),
+            Some(eigenvalues) => {
+                let eigenvalues = eigenvalues.to_vec();
+                (a.rotates(), OnceLock::from(Spectrum { u: None, eigenvalues }))
+            }
+        };
         Ok(Self {
             a,
             cells,
@@ -96,8 +103,8 @@ impl Problem {
             truth: None,
             origin: None,
             diag,
-            rotates: true,
-            spectrum: OnceLock::new(),
+            rotates,
+            spectrum,
         })
     }
 
@@ -161,6 +168,9 @@ impl Problem {
     /// # Errors
     /// As [`Spectrum::check`].
     pub fn with_spectrum(self, spectrum: Spectrum) -> Result<Self> {
+        if self.a.matrix().is_none() {
+            return Err(Error::usage("an operator without a matrix has a spectrum of its own"));
+        }
         spectrum.check(&self.a)?;
         Ok(self.knowing(spectrum))
     }

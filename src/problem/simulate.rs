@@ -36,6 +36,9 @@ pub struct Simulation {
     /// `E[x²]` of the data at large, from the preset: never of the images at hand, or results would
     /// depend on them.
     pub mean_square: f64,
+    /// For 1 bit: thresholds drawn once for each measurement from N(0, variance of the measurements) instead of 0, so that the
+    /// signs tell the contrast of an image too.
+    pub dither: bool,
     /// The seed of A and of the noise.
     pub seed: u64,
 }
@@ -53,6 +56,7 @@ impl Problem {
             step,
             sigma,
             mean_square,
+            dither,
             seed,
         } = settings;
         // What can be refused at once is refused before a large matrix is built.
@@ -87,7 +91,17 @@ impl Problem {
         check_scale(&diag)?;
         let variance = mean(&diag) * mean_square + sigma * sigma;
         let quantiser = Quantiser::new(bits, step, variance)?;
-        let cells = measure(&images, &a, &quantiser, sigma, seed)?;
+        if dither && bits > 1 {
+            return Err(Error::usage(format!(
+                "dither is for 1 bit, not for {bits}: cells of several bits tell the contrast"
+            )));
+        }
+        let thresholds = if dither {
+            thresholds(a.rows(), variance.sqrt(), seed)
+        } else {
+            Vec::new()
+        };
+        let cells = measure(&images, &a, &quantiser, &thresholds, sigma, seed)?;
         let problem = Self::new(a, cells, sigma)?
             .with_truth(images)?
             .with_quantiser(quantiser)
@@ -99,7 +113,32 @@ impl Problem {
     }
 }
 
-fn measure(images: &Images, a: &Operator, quantiser: &Quantiser, sigma: f64, seed: u64) -> Result<Cells> {
+/// Of a 1-bit quantiser with dither: the same for every image.
+fn thresholds(m: usize, deviation: f64, seed: u64) -> Vec<f64> {
+    let stream = Stream {
+        seed,
+        domain: Domain::Measurement,
+        image: 0,
+        chain: 0,
+        step: DITHER,
+    };
+    let mut normals = vec![0.0f32; m];
+    stream.fill_normals(0, &mut normals);
+    normals.iter().map(|&normal| deviation * f64::from(normal)).collect()
+}
+
+/// The noise of measurements is step 0 of its domain.
+const DITHER: u32 = 1;
+
+/// Where there are thresholds, cells end there instead of at 0.
+fn measure(
+    images: &Images,
+    a: &Operator,
+    quantiser: &Quantiser,
+    thresholds: &[f64],
+    sigma: f64,
+    seed: u64,
+) -> Result<Cells> {
     let m = a.rows();
     let (mut lower, mut upper) = (Vec::new(), Vec::new());
     let mut noise = vec![0.0f32; m];
@@ -113,10 +152,11 @@ fn measure(images: &Images, a: &Operator, quantiser: &Quantiser, sigma: f64, see
             step: 0,
         };
         stream.fill_normals(0, &mut noise);
-        for (clean, &n) in a.times(&x).into_iter().zip(&noise) {
-            let cell = quantiser.cell(clean + sigma * f64::from(n));
-            lower.push(cell.0);
-            upper.push(cell.1);
+        for (row, (clean, &n)) in a.times(&x).into_iter().zip(&noise).enumerate() {
+            let threshold = thresholds.get(row).copied().unwrap_or(0.0);
+            let cell = quantiser.cell(clean + sigma * f64::from(n) - threshold);
+            lower.push(cell.0 + threshold);
+            upper.push(cell.1 + threshold);
         }
     }
     Cells::new(m, lower, upper)
@@ -141,6 +181,7 @@ mod tests {
             step: None,
             sigma: 0.05,
             mean_square: 0.1,
+            dither: false,
             seed: 4,
         }
     }

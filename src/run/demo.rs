@@ -2,6 +2,7 @@
 
 use super::{Batch, MeasureConfig, RunConfig};
 use crate::methods;
+use crate::problem::Measurements;
 use crate::{Error, ImageShape, Images, Result};
 
 /// What names the ten digits where a path of images could stand.
@@ -22,7 +23,7 @@ pub fn config() -> RunConfig {
             images: Some(DIGITS.to_owned()),
             matrix: Some("ill-conditioned".to_owned()),
             kappa: Some(1000.0),
-            measurements: Some(400),
+            measurements: Some(Measurements::Count(400)),
             ..MeasureConfig::default()
         }),
         ..RunConfig::default()

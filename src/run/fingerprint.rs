@@ -45,10 +45,16 @@ impl Hash {
 
     fn operator(&mut self, a: &Operator) {
         self.word(a.rows() as u64);
+        if let Some(parts) = a.parts() {
+            // What the arrays do not tell: which transform an axis has.
+            let factors = parts.factors.iter().map(|f| format!("{} {}", f.name(), f.cols()));
+            self.bytes(factors.collect::<Vec<_>>().join(",").as_bytes());
+        }
         for array in a.arrays() {
             match array {
                 Array::F32(values) => self.f32s(values),
                 Array::F64(values) => self.f64s(values),
+                Array::U32(values) => self.blob(bytemuck::cast_slice(values)),
             }
         }
     }

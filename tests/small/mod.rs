@@ -32,6 +32,7 @@ pub fn problem() -> Problem {
         step: None,
         sigma: 0.05,
         mean_square: 0.3,
+        dither: false,
         seed: 11,
     };
     let sensing = Sensing::Drawn {

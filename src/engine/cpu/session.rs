@@ -28,7 +28,7 @@ pub struct CpuSession<'a> {
     pub(super) constants: Constants<'a>,
     spectrum: Option<&'a Spectrum>,
     /// What the ops of A compute with
-    arrays: Vec<Array<'a>>,
+    pub(super) arrays: Vec<Array<'a>>,
     pub(super) states: Vec<State>,
     /// Cells of the bound states, `[batch, M]`.
     pub(super) lower: Vec<f64>,
