@@ -355,11 +355,11 @@ fn distinct(name: &str, places: &[u32], of: usize) -> Result<()> {
 fn size(mut lengths: impl Iterator<Item = usize>) -> Result<usize> {
     let product = lengths.try_fold(1usize, |product, length| product.checked_mul(length));
     match product {
-        Some(0) | None => Err(Error::usage("an operator needs axes of one element at least")),
-        Some(product) if product >= MOST => Err(Error::usage(format!(
-            "an operator on {product} elements is larger than the {MOST} that can be indexed"
+        Some(0) => Err(Error::usage("an operator needs axes of one element at least")),
+        Some(product) if product < MOST => Ok(product),
+        _ => Err(Error::usage(format!(
+            "an operator on more than the {MOST} elements that can be indexed"
         ))),
-        Some(product) => Ok(product),
     }
 }
 
