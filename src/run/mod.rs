@@ -44,7 +44,7 @@ pub use shared::Shared;
 
 use crate::engine::Engine;
 use crate::methods::{Given, Kind, Method, Options, Preset};
-use crate::prior::Prior;
+use crate::prior::{Denoiser, Prior};
 use crate::problem::Problem;
 use crate::{Error, ImageShape, Result};
 
@@ -118,6 +118,7 @@ impl Run {
         tried.resolve_settings(&prior, false)?;
         methods(&tried)?;
         let problem = config.load_problem_sharing(shared)?;
+        let (prior, resized) = at_size_of(&problem, prior, &config, shared)?;
         config.resolve_settings(&prior, problem.cells().are_signs())?;
         let methods = methods(&config)?;
         config.first = config.first.filter(|&first| first > 0);
@@ -141,10 +142,11 @@ impl Run {
             model: fingerprint::of_prior(&prior),
             problem: fingerprint::of_problem(&problem),
         };
-        let notes = config
+        let mut notes = config
             .identity
             .as_ref()
             .map_or(Vec::new(), |then| changes(then, &identity));
+        notes.extend(resized);
         config.identity = Some(identity);
         let mut run = Self {
             config,
@@ -234,6 +236,40 @@ impl Run {
             batch: self.config.batch.states(),
         }
     }
+}
+
+/// The prior for images of the problem's size, and what to tell of it: a convolutional network serves any size that it can
+/// halve, but what turbo knows of it was measured at one.
+fn at_size_of(
+    problem: &Problem,
+    prior: Arc<Prior>,
+    config: &RunConfig,
+    shared: &mut Shared,
+) -> Result<(Arc<Prior>, Option<String>)> {
+    let trained = prior.image();
+    let Some(shape) = problem.shape().filter(|&shape| {
+        shape != trained
+            && shape.channels == trained.channels
+            && config.model != Prior::SHIPPED
+            && config.shape.is_none()
+    }) else {
+        return Ok((prior, None));
+    };
+    let sized = shared.prior(&config.model, Some(shape))?;
+    let measured = sized
+        .metadata
+        .get(Denoiser::SHAPE)
+        .map_or_else(|| trained.to_string(), String::clone);
+    let table = match sized.denoiser() {
+        Some(_) if measured != shape.to_string() => {
+            format!("; turbo's table of its errors was measured at {measured}: calibrate it for {shape}")
+        }
+        _ => String::new(),
+    };
+    Ok((
+        sized,
+        Some(format!("the prior was trained at {trained} and runs at {shape}{table}")),
+    ))
 }
 
 fn changes(then: &Identity, now: &Identity) -> Vec<String> {

@@ -279,8 +279,8 @@ fn pick_case(n: usize, m: usize, states: usize) -> Case {
     Case::new(format!("pick {m} of {n} {states} states"), 0.0, move |target| {
         let mut case = builder(states, target);
         let few = n.min(m);
-        // 7 has no factor in common with the larger of the two.
-        let rows: Vec<u32> = (0..few).map(|at| (at * 7 % n.max(m)) as u32).collect();
+        // 11 has no factor in common with the larger of the two.
+        let rows: Vec<u32> = (0..few).map(|at| (at * 11 % n.max(m)) as u32).collect();
         let mut parts = parts(vec![Factor::Identity(n.max(m))]);
         parts.rows = Some(rows);
         // Its arrays: the rows, then the way back.

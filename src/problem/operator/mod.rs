@@ -137,6 +137,37 @@ impl Operator {
         }
     }
 
+    /// What it is, for people: "hadamard: dct along 3, hadamard along 256, signs, 98304 of 196608 rows".
+    pub fn describe(&self) -> String {
+        let Some(parts) = self.parts() else {
+            return format!("a matrix of {} by {}", self.rows(), self.cols());
+        };
+        let mut words: Vec<String> = Vec::new();
+        for factor in &parts.factors {
+            let axis = match factor {
+                Factor::Identity(_) => continue,
+                Factor::Matrix(matrix) => format!("a matrix of {} by {}", matrix.rows(), matrix.cols()),
+                _ => format!("{} along {}", factor.name(), factor.cols()),
+            };
+            // Said once for both sides of a square.
+            if words.last() != Some(&axis) {
+                words.push(axis);
+            }
+        }
+        words.extend(parts.signs.as_ref().map(|_| "signs".to_owned()));
+        let whole: usize = parts.factors.iter().map(Factor::rows).product();
+        words.extend(
+            parts
+                .rows
+                .as_ref()
+                .map(|rows| format!("{} of {whole} rows", rows.len())),
+        );
+        match words.len() {
+            0 => parts.label.clone(),
+            _ => format!("{}: {}", parts.label, words.join(", ")),
+        }
+    }
+
     /// Bytes of what it computes with.
     pub fn bytes(&self) -> usize {
         self.arrays().iter().map(|array| array.bytes().len()).sum()
