@@ -7,7 +7,7 @@ mod small;
 
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Constants, Engine, State};
-use qcs::methods::{Given, METHODS, Preset};
+use qcs::methods::{Given, METHODS, Method, Preset};
 use qcs::plan::{Program, Step};
 use qcs::problem::{Ensemble, Measurements, Sensing, Structure};
 
@@ -42,10 +42,9 @@ fn a_step_of_any_method_allocates_nothing() {
     .map(|kind| small::problem_by(Sensing::Given(kind.draw(small::IMAGE, half, 1).unwrap())));
     let problems = without_a_matrix.into_iter().chain([small::problem()]);
     for (problem, kind) in problems.flat_map(|problem| METHODS.map(|kind| (problem.clone(), kind))) {
-        let settings = kind
-            .defaults(&prior, Some(Preset::find("mnist").unwrap()), false)
-            .unwrap();
-        let method = kind.method(&settings).unwrap();
+        let preset = Preset::find("mnist").unwrap();
+        let method = Method::advised(kind, &prior, Some(preset), false).unwrap();
+        let method = method.algorithm().unwrap();
         let given = Given {
             prior: &prior,
             problem: Some(&problem),

@@ -4,13 +4,12 @@
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Engine, Precision};
 use qcs::likelihood::{Diag, Ep, Likelihood, SettledEp};
-use qcs::methods::turbo::TurboOptions;
-use qcs::methods::{Given, likelihood_score};
+use qcs::methods::{Given, Turbo, likelihood_score};
 use qcs::plan::{Contents, PlanBuilder};
 use qcs::problem::{
     Cells, Ensemble, Factor, Matrix, Measurements, Operator, Parts, Problem, Sensing, Simulation, Spectrum, Structure,
 };
-use qcs::run::{Driver, Unobserved};
+use qcs::reconstruct::{Driver, Unobserved};
 use qcs::{ImageShape, Images};
 
 mod engines;
@@ -151,13 +150,13 @@ fn likelihood_scores_are_those_of_the_matrix_on_every_engine() {
 /// Turbo's estimates of the small problem's images and the errors that it predicts.
 fn estimates(problem: &Problem) -> Vec<Vec<f64>> {
     let prior = small::prior();
-    let options = TurboOptions {
+    let options = Turbo {
         evaluations: Some(6),
-        ..TurboOptions::default()
+        ..Turbo::default()
     };
     let settings = options.settings().unwrap();
     let driver = Driver {
-        method: &settings,
+        algorithm: &settings,
         given: Given {
             prior: &prior,
             problem: Some(problem),
