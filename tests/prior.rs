@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use qcs::bundled;
 use qcs::engine::cpu::CpuEngine;
 use qcs::methods::prior_score;
 use qcs::prior::{Depth, Ncsnv2, Prior, Schedule, UNet, parameters};
-use qcs::run::demo;
 use qcs::{Error, ImageShape, Images};
 use qcs_kernels::philox::{Domain, Stream};
 use safetensors::{Dtype, tensor::TensorView};
@@ -338,8 +338,12 @@ fn the_priors_in_weights_denoise_what_they_have_not_seen() {
         Prior::open(&weights.join(format!("{name}.safetensors")), None).unwrap()
     };
     for (name, prior, clean) in [
-        ("the default", Prior::shipped().unwrap(), demo::digits(0, None).unwrap()),
-        ("mnist", open("mnist"), demo::digits(0, None).unwrap()),
+        (
+            "the default",
+            Prior::shipped().unwrap(),
+            bundled::digits(0, None).unwrap(),
+        ),
+        ("mnist", open("mnist"), bundled::digits(0, None).unwrap()),
         ("fashion-mnist", open("fashion-mnist"), garment()),
         ("cifar10-unet", open("cifar10-unet"), picture()),
     ] {
