@@ -164,12 +164,13 @@ def attend(q, k, v, heads):
 class Adm:
     """guided-diffusion's UNetModel: blocks that resample, scale-shift norms, heads of 64 in the legacy order."""
 
-    def __init__(self, channels, m, mult, blocks, attention, seed, scale_shift=True, updown=True):
+    def __init__(self, channels, m, mult, blocks, attention, seed, scale_shift=True, updown=True, shapes_only=False):
         self.channels, self.m, self.mult, self.blocks, self.attention = channels, m, mult, blocks, attention
         self.scale_shift, self.updown, self.shapes = scale_shift, updown, {}
         self.weights = None
         self.forward(torch.zeros(1, channels, 4 * 2 ** (len(mult) - 1), 4 * 2 ** (len(mult) - 1), dtype=torch.float64), torch.tensor(1.0))
-        self.weights = {k: v.double() for k, v in randomised(self.shapes, seed).items()}
+        if not shapes_only:
+            self.weights = {k: v.double() for k, v in randomised(self.shapes, seed).items()}
 
     def w(self, name, *shape):
         self.shapes[name] = shape
@@ -256,12 +257,13 @@ class Adm:
 class Edm:
     """EDM's SongUNet (DDPM++) or DhariwalUNet (ADM), by what tells them apart."""
 
-    def __init__(self, channels, side, m, mult, blocks, attention, adm, seed):
+    def __init__(self, channels, side, m, mult, blocks, attention, adm, seed, shapes_only=False):
         self.channels, self.side, self.m, self.mult, self.blocks = channels, side, m, mult, blocks
         self.attention, self.adm, self.shapes, self.weights = attention, adm, {}, None
         self.factor = 1.0 if adm else 0.5 ** 0.5
         self.forward(torch.zeros(1, channels, side, side, dtype=torch.float64), torch.tensor(1.0))
-        self.weights = {k: v.double() for k, v in randomised(self.shapes, seed).items()}
+        if not shapes_only:
+            self.weights = {k: v.double() for k, v in randomised(self.shapes, seed).items()}
 
     w, layer, conv3, dense = Adm.w, Adm.layer, Adm.conv3, Adm.dense
 
@@ -323,10 +325,11 @@ class Edm:
 
 
 class Drunet:
-    def __init__(self, channels, widths, blocks, seed):
+    def __init__(self, channels, widths, blocks, seed, shapes_only=False):
         self.channels, self.widths, self.blocks, self.shapes, self.weights = channels, widths, blocks, {}, None
         self.forward(torch.zeros(1, channels, 8, 8, dtype=torch.float64), torch.tensor(1.0))
-        self.weights = {k: v.double() for k, v in randomised(self.shapes, seed).items()}
+        if not shapes_only:
+            self.weights = {k: v.double() for k, v in randomised(self.shapes, seed).items()}
 
     w = Adm.w
 
@@ -425,6 +428,18 @@ if __name__ == "__main__":
     state_dict("edm-ddpmpp", Edm(3, 16, 32, (1, 2), 1, {1}, False, 8), 16, 16, "edm", "quarter_log", 9)
     state_dict("edm-adm", Edm(1, 8, 32, (1, 2), 1, {1}, True, 10), 8, 8, "edm", "quarter_log", 11, prefixed)
     state_dict("drunet", Drunet(3, (16, 24, 32, 40), 1, 12), 16, 24, "denoised", "channel", 13)
+    # Names and shapes of the published networks themselves, nothing computed.
+    torch.set_default_device("meta")
+    m256 = (1, 1, 2, 2, 4, 4)
+    for name, make in {
+        "ffhq_10m": lambda: Adm(3, 128, m256, 1, {4}, 0, shapes_only=True),
+        "256x256_diffusion_uncond": lambda: Adm(3, 256, m256, 2, {3, 4, 5}, 0, shapes_only=True),
+        "edm-cifar10-32x32-uncond-vp": lambda: Edm(3, 32, 128, (2, 2, 2), 4, {1}, False, 0, shapes_only=True),
+        "drunet_color": lambda: Drunet(3, (64, 128, 256, 512), 4, 0, shapes_only=True),
+    }.items():
+        shapes = make().shapes
+        print(name, len(shapes), sum(math.prod(s) for s in shapes.values()))
+        (here / f"{name}.shapes.json").write_text(json.dumps(shapes).replace("], ", "],\n") + "\n")
     total = 0
     for path in sorted(here.rglob("*")):
         if path.is_file():

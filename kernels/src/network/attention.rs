@@ -141,7 +141,7 @@ mod kernel {
 
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn attention(args: AttentionArgs) {
-        launch_bounds::<{ WARPS * 32 }, 4>();
+        launch_bounds::<{ WARPS * 32 }, 3>();
         let ([groups, parts, heads, images], pixels) = (args.extents(), args.pixels);
         let warp = global_thread() / WARP;
         // A warp is of one mind: no lane of it goes on alone.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::Translation;
 use super::builder::{Builder, Frame, Leaves};
 use super::source::Tensors;
+use crate::files::quoted;
 use crate::prior::units::{Betas, Level, Output, Resample, Steps};
 use crate::{Error, ImageShape, Result};
 
@@ -84,7 +85,7 @@ impl Config {
     fn wrong(&self, key: &str, wanted: &str) -> Error {
         let found = self.settings.get(key).map(Value::to_string).unwrap_or_default();
         let found: String = found.chars().take(60).collect();
-        Error::bad_file(&self.path, format!("`{key}` is {found}: {wanted}"))
+        Error::bad_file(&self.path, format!("{} is {found}: {wanted}", quoted(key)))
     }
 
     /// A setting, unless it is absent or null.
@@ -304,7 +305,8 @@ impl Model<'_> {
             "ResnetDownsampleBlock2D" => (false, true),
             _ => {
                 return Err(format!(
-                    "a block of type {kind}: known are DownBlock2D, AttnDownBlock2D and ResnetDownsampleBlock2D"
+                    "a block of type {}: known are DownBlock2D, AttnDownBlock2D and ResnetDownsampleBlock2D",
+                    quoted(kind)
                 ));
             }
         };
@@ -343,7 +345,8 @@ impl Model<'_> {
             "ResnetUpsampleBlock2D" => (false, true),
             _ => {
                 return Err(format!(
-                    "a block of type {kind}: known are UpBlock2D, AttnUpBlock2D and ResnetUpsampleBlock2D"
+                    "a block of type {}: known are UpBlock2D, AttnUpBlock2D and ResnetUpsampleBlock2D",
+                    quoted(kind)
                 ));
             }
         };
@@ -375,7 +378,8 @@ pub fn translate(folder: &Folder, tensors: &dyn Tensors, side: super::Side) -> R
     let class = config.text("_class_name", "UNet2DModel")?;
     if class != "UNet2DModel" {
         return Err(bad(format!(
-            "is a {class}: only UNet2DModel works on images alone, without text or a latent space"
+            "is a {}: only UNet2DModel works on images alone, without text or a latent space",
+            quoted(class)
         )));
     }
     if config.get("class_embed_type").is_some() || config.get("num_class_embeds").is_some() {

@@ -11,6 +11,8 @@ mod drunet;
 mod edm;
 mod open;
 mod source;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::collections::{HashMap, HashSet};

@@ -8,6 +8,7 @@ const BLOCK: usize = 8;
 const WIDEST: usize = 1 << 14;
 /// Side of a map
 const LARGEST: usize = 1 << 14;
+const MOST_TERMS: usize = 1 << 20;
 const MOST_UNITS: usize = 4096;
 
 impl UnitNetwork {
@@ -38,6 +39,9 @@ impl UnitNetwork {
                 return refuse("an embedding of no width".into());
             }
             level.steps.as_ref().map_or(Ok(()), |steps| steps.check())?;
+            if self.terms() == 0 || self.terms() > MOST_TERMS {
+                return refuse("a level that no block asks for, or too many do".into());
+            }
         }
         let tells = usize::from(self.level.is_none());
         let mut map = (channels + tells, height, width);
