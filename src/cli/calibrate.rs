@@ -28,7 +28,7 @@ use super::{Global, table, target, terminal};
   qcs calibrate --model prior.safetensors --images train-images-idx3-ubyte --count 500 -o calibrated.safetensors --force"
 )]
 pub struct CalibrateArgs {
-    /// Weights of a score network (.safetensors)
+    /// Weights of a score network (.safetensors), or a published file or folder as it is
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
     /// Images of its kind: whatever `qcs measure` reads
@@ -52,16 +52,28 @@ pub struct CalibrateArgs {
 pub fn calibrate(args: &CalibrateArgs, global: &Global) -> Result<()> {
     target::check("--out", &args.out, args.force, &[&args.model, &args.images])?;
     let mut engine = global.exact_engine()?;
-    let bytes = map(&args.model)?;
-    let mut prior = Prior::from_bytes(&args.model, &bytes, None)?;
-    let images = match args.size {
-        None => load_images(&args.images, &LoadOptions::default())?,
+    // A published file that does not say the size of its images works on these.
+    let opened = |shape: ImageShape| match Prior::open(&args.model, None) {
+        Err(_) if !args.model.is_dir() => Prior::open(&args.model, Some(shape)),
+        prior => prior,
+    };
+    let (prior, images) = match args.size {
+        None => {
+            let images = load_images(&args.images, &LoadOptions::default())?;
+            (opened(images.shape)?, images)
+        }
         Some(size) => {
-            let shape = ImageShape::new(prior.image().channels, size, size);
-            prior = Prior::from_bytes(&args.model, &bytes, Some(shape))?;
-            middles(&args.images, shape)?
+            let channels = Prior::open(&args.model, None)?.image().channels;
+            let shape = ImageShape::new(channels, size, size);
+            (Prior::open(&args.model, Some(shape))?, middles(&args.images, shape)?)
         }
     };
+    let mut bytes = Vec::new();
+    if prior.network().config().is_some() && !prior.metadata.contains_key("network") {
+        prior.write_units(&args.model, false, &mut bytes)?;
+    } else {
+        bytes = map(&args.model)?.to_vec();
+    }
     let mut rows = vec![["sigma", "error", "error/sigma²"].map(str::to_owned).to_vec()];
     let mut watch = |level: f64, error: f64| {
         rows.push(vec![

@@ -11,8 +11,8 @@ mod ops;
 pub use arena::Fork;
 pub use builder::PlanBuilder;
 pub use ops::{
-    Activation, Conv, Cost, EpStart, GammaRule, LikelihoodOp, NetworkOp, Op, Operands, Packing, Prepared, ProductOp,
-    SamplerOp, Sites, TurboOp,
+    Activation, Conv, Cost, EpStart, GammaRule, GroupNorm, LevelTerms, LikelihoodOp, NetworkOp, Op, Operands, Packing,
+    Prepared, ProductOp, SamplerOp, Sites, TurboOp,
 };
 
 /// Index of a tensor of the plan.
@@ -230,7 +230,7 @@ impl Plan {
     pub fn convs(&self) -> Vec<Conv> {
         let conv = |(_, packing)| match packing {
             Packing::Conv(conv) => Some(conv),
-            Packing::Channels => None,
+            Packing::Channels | Packing::Plain => None,
         };
         self.packed_params().into_iter().filter_map(conv).collect()
     }

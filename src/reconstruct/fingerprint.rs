@@ -84,12 +84,15 @@ pub fn of_images(images: &Images) -> String {
     hash.hex()
 }
 
-/// The hash of a network's shape and weights, and of what it knows of itself as a denoiser.
+/// The hash of a network's shape and weights, of its description where they do not tell it, and of what it knows of itself as a denoiser.
 pub fn of_prior(prior: &Prior) -> String {
     let mut hash = Hash::new();
     hash.bytes(prior.image().to_string().as_bytes());
     for param in parameters(prior.network()) {
         hash.f32s(prior.weight(&param.name));
+    }
+    if let Some(config) = prior.network().config() {
+        hash.bytes(config.as_bytes());
     }
     if let Some(denoiser) = prior.denoiser() {
         hash.f32s(&denoiser.mean);

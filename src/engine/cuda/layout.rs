@@ -57,6 +57,7 @@ impl Layout {
             4 * match packing {
                 Packing::Conv(conv) => layer(plan, conv).packed_words(precision),
                 Packing::Channels => padded(plan.param(*id).shape[0]),
+                Packing::Plain => plan.param(*id).shape.iter().product(),
             }
         };
         let params = plan.packed_params().into_iter();
@@ -122,6 +123,7 @@ impl Layout {
                     let packed = prior.packed(name, || layer.pack(precision, generation, weight(id)));
                     write(offset, cast_slice(&packed))?;
                 }
+                Packing::Plain => write(offset, cast_slice(weight(id)))?,
                 Packing::Channels => {
                     let mut values = weight(id).to_vec();
                     values.resize(padded(values.len()), 0.0);

@@ -343,7 +343,7 @@ impl Target for CudaTarget {
     fn prepared(&self, writer: &Conv, reader: &Conv, plan: &PlanBuilder) -> Option<Contents> {
         let of = |conv: &Conv| Layer::of(conv, |id| plan.contents(id));
         match reader.activation {
-            Activation::NormElu(_) => None,
+            Activation::NormElu(_) | Activation::NormSilu(_) | Activation::Norm(_) | Activation::Relu => None,
             Activation::None | Activation::Elu => of(writer).prepared(&of(reader), self.precision),
         }
     }
@@ -360,6 +360,7 @@ impl Target for CudaTarget {
             Op::Network(NetworkOp::Conv(conv)) => {
                 Layer::of(&conv, |id| plan.contents(id)).scratch_bytes(self.precision, batch, self.transforms)
             }
+            Op::Network(NetworkOp::GroupNorm(norm)) => batch * plan.contents(norm.output).bytes(1),
             Op::Likelihood(LikelihoodOp::EpMoments { z, .. }) => {
                 let measurements = plan.contents(z).bytes(1) / 8;
                 8 * batch * partial_sums(measurements)
