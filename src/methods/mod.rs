@@ -55,7 +55,7 @@ pub trait Algorithm {
         None
     }
 
-    /// What came of it, from what the passes left.
+    /// The result, from what the passes left.
     fn outcome(&self, given: Given<'_>, left: &Left) -> Samples;
 }
 

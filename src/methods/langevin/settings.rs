@@ -10,7 +10,7 @@ pub enum Dynamics {
     /// Annealed Langevin dynamics
     Langevin(LangevinSteps),
     /// The reverse SDE: x gets noise of the first level, and each step takes it to the next level's. It draws from a prior
-    /// alone in fewer steps than Langevin dynamics, and truer to it; with a likelihood it is no good (QCS-SGM+, 1 bit,
+    /// alone in fewer steps than Langevin dynamics, and truer to it; with a likelihood it fails (QCS-SGM+, 1 bit,
     /// kappa = 1000, 300 levels, 20 digits: 11.9 dB for 22.9).
     Reverse,
 }
