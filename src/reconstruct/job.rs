@@ -89,7 +89,7 @@ pub struct Job<'a> {
     observer: Option<&'a mut dyn Observer>,
 }
 
-/// States worked on at once, where nobody says how many.
+/// States worked on at once, unless [`Job::batch`] says otherwise.
 const BATCH: usize = 8;
 
 impl<'a> Job<'a> {
@@ -159,7 +159,7 @@ impl<'a> Job<'a> {
         self
     }
 
-    /// Who is told after every step how far the run is, and may stop it.
+    /// Is told after every step how far the run is, and may stop it.
     pub fn observer(mut self, observer: &'a mut dyn Observer) -> Self {
         self.observer = Some(observer);
         self
@@ -236,7 +236,7 @@ impl Observer for Listener<'_, '_> {
     }
 }
 
-/// What came of it.
+/// The result of a [`Job`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Reconstruction {

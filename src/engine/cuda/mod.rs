@@ -47,7 +47,7 @@ use solver::{Factorisation, Solver};
 /// fastest in fp16; what that does to the PSNR is in `docs/performance.md`.
 pub const DEFAULT_PRECISION: Precision = Precision::Fp16;
 
-/// U of so many rows is large: cuBLAS multiplies by it, where there is one. Below, launching is what takes time.
+/// From this many rows on, cuBLAS multiplies by U if it is there. Below, launching takes longer than multiplying.
 const LARGE: usize = 512;
 
 /// What a session leaves free: graphs, the libraries' kernels, which are loaded when they are first used, and whoever else
@@ -133,7 +133,7 @@ impl CudaEngine {
         }
     }
 
-    /// Whether cuBLAS is to multiply by a U of so many rows, should there be one.
+    /// Whether cuBLAS, if there is one, should multiply by a U of this many rows.
     fn wants_blas(&self, rows: usize) -> bool {
         match self.products {
             Products::Auto => rows >= LARGE,
