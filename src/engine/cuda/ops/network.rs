@@ -224,6 +224,7 @@ impl Caller<'_> {
                     unused,
                 })]
             }
+            NetworkOp::CallOut { .. } => unreachable!("refused when a session is asked for"),
             NetworkOp::StoreMixed {
                 x,
                 input,
