@@ -131,11 +131,12 @@ def diffusers_folder(name, seed, height, width, scheduler, old_names=False, nest
     unet, sched = (folder / "unet", folder / "scheduler") if nested else (folder, folder)
     for path in {folder, unet, sched}:
         path.mkdir(parents=True, exist_ok=True)
+    stored = weights
     if old_names:
         renames = {".to_q.": ".query.", ".to_k.": ".key.", ".to_v.": ".value.", ".to_out.0.": ".proj_attn."}
         for new, old in renames.items():
-            weights = {k.replace(new, old): v for k, v in weights.items()}
-    halves = {k: v.half() for k, v in weights.items()}
+            stored = {k.replace(new, old): v for k, v in stored.items()}
+    halves = {k: v.half() for k, v in stored.items()}
     if binary:
         torch.save(halves, unet / "diffusion_pytorch_model.bin")
     else:

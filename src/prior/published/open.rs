@@ -58,9 +58,10 @@ fn named(path: &Path, error: Error) -> Error {
     }
 }
 
-/// What `torch.save` begins a file with: a zip, or a pickle of protocol 2 and later.
+/// What `torch.save` begins a file with: a zip, or a pickle of protocol 2 and later. A safetensors file may begin so, too, with the length of
+/// its header, but then comes a brace.
 pub(in crate::prior) fn is_checkpoint(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"PK\x03\x04") || bytes.first() == Some(&0x80)
+    (bytes.starts_with(b"PK\x03\x04") || bytes.first() == Some(&0x80)) && bytes.get(8) != Some(&b'{')
 }
 
 /// Whether tensors of these names may be a published network.
