@@ -23,7 +23,11 @@ pub fn digest(root: &Path) -> io::Result<String> {
     };
     for (name, path) in named {
         let text = fs::read_to_string(path)?;
-        let counts = if name.ends_with(".rs") { seen(&text) } else { text.replace('\r', "") };
+        let counts = if name.ends_with(".rs") {
+            seen(&text)
+        } else {
+            text.replace('\r', "")
+        };
         add(name.as_bytes());
         add(&(counts.len() as u64).to_le_bytes());
         add(counts.as_bytes());
