@@ -14,5 +14,5 @@ pub mod problem;
 pub mod run;
 pub mod sweep;
 
-pub use error::{Error, Result};
+pub use error::{Error, Remedy, Result};
 pub use images::{ImageShape, Images};

@@ -33,6 +33,15 @@ pub fn catch() -> Result<()> {
     Ok(())
 }
 
+/// Lets a write beyond the largest file that the user may have be an error like that of a full disk, and not the end.
+pub fn survive_file_limits() {
+    #[cfg(unix)]
+    {
+        // Where it cannot be set, everything is as it was.
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    }
+}
+
 /// Set by SIGUSR1.
 static ANNOUNCED: std::sync::OnceLock<Arc<AtomicBool>> = std::sync::OnceLock::new();
 

@@ -110,10 +110,8 @@ pub trait Engine {
     /// Bytes of device memory that a session of the plan takes, known before anything is allocated.
     fn bytes(&self, plan: &Plan, constants: Constants<'_>) -> usize;
 
-    /// What tells its rounding from that of other devices: results of one name are the same bits.
-    fn rounds_as(&self) -> &'static str {
-        "cpu"
-    }
+    /// What tells its rounding from that of other devices and instruction sets: results of one name are the same bits.
+    fn rounds_as(&self) -> &'static str;
 
     /// Makes sure that the spectrum of A is known, computed by whatever does it best, and tells what there is to tell.
     ///

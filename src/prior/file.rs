@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::{Denoiser, Ncsnv2, Network, Prior, Schedule, UNet, parameters, square};
+use crate::error::Remedy;
 use crate::files::safetensors::{self, TensorFile};
 use crate::{Error, ImageShape, Result};
 
@@ -115,8 +116,7 @@ fn image_of(file: &TensorFile<'_>, image: Option<ImageShape>, channels: usize) -
             _ => return Err(Error::usage(format!("metadata `image_size` is not a size: {size:?}"))),
         },
         (None, None) => {
-            let reason = "the metadata lack `image_size`; name the images' shape with --shape C,H,W";
-            return Err(Error::usage(reason));
+            return Err(Error::usage("the metadata lack `image_size`").or(Remedy::Shape));
         }
     };
     if image.channels != channels {

@@ -188,7 +188,7 @@ impl RunConfig {
     /// # Errors
     /// If the file cannot be read or is no configuration; the message names the line.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
+        let text = crate::files::read_text(path)?;
         let config: Self = toml::from_str(&text).map_err(|e: toml::de::Error| {
             let line = e
                 .span()
@@ -241,7 +241,7 @@ impl RunConfig {
     /// The same, with A from an earlier problem where that is the same.
     pub(super) fn load_problem_sharing(&mut self, shared: &mut Shared) -> Result<Problem> {
         match (&self.problem, &mut self.measure) {
-            (Some(path), None) => shared.know(Problem::read(path)?),
+            (Some(path), None) => Problem::read(path),
             (None, Some(_)) if self.first.is_some() => Err(Error::usage(
                 "of images that are measured, `[measure]` says the `first` one",
             )),

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::keeper::Keeper;
 use super::{Checkpoint, Driver, Hooks, Outcome, fingerprint};
+use crate::Result;
 use crate::engine::Engine;
-use crate::files::remove_leftovers;
-use crate::{Error, Result};
+use crate::files::{remove_file, remove_leftovers};
 
 /// The file of an unfinished run's state.
 pub struct Kept {
@@ -56,9 +56,6 @@ impl Kept {
     /// # Errors
     /// If the file cannot be removed.
     pub fn remove(&self) -> Result<()> {
-        match std::fs::remove_file(&self.path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io(&self.path, "remove", e)),
-            _ => Ok(()),
-        }
+        remove_file(&self.path)
     }
 }

@@ -141,11 +141,14 @@ impl Run {
             model: fingerprint::of_prior(&prior),
             problem: fingerprint::of_problem(&problem),
         };
-        let notes = config
+        let mut notes = config
             .identity
             .as_ref()
             .map_or(Vec::new(), |then| changes(then, &identity));
         config.identity = Some(identity);
+        let (problem, mut told) = problem.balanced()?;
+        notes.append(&mut told);
+        let problem = shared.know(problem)?;
         let mut run = Self {
             config,
             prior,

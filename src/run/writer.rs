@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Pictures, Run, RunFolder, compare_digits, evaluate};
+use super::evaluate::{compare_digits, compare_measurements, evaluate};
+use super::{Pictures, Run, RunFolder};
 use crate::files::npy::NpyWriter;
 use crate::methods::{Divergence, Kind, Samples};
 use crate::metrics::Tally;
@@ -156,6 +157,7 @@ fn rows(
             row.ep_iterations = Some(own.ep_iterations[index]);
         }
     }
+    compare_measurements(&mut rows, estimates, first, &run.problem);
     rows
 }
 

@@ -23,3 +23,4 @@ mod support;
 mod sweep;
 mod together;
 mod turbo;
+mod units;
