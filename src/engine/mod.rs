@@ -98,7 +98,7 @@ pub trait Engine {
     fn profile(&mut self, _stages: RangeInclusive<u32>) -> Result<()> {
         Err(crate::Error::setting(
             "profile",
-            "is for a GPU and its profilers; `cargo bench --bench step` shows where the CPU spends its time",
+            "is for a GPU and its profilers; the benchmark `step` shows where the CPU spends its time",
         ))
     }
 

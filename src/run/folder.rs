@@ -183,7 +183,7 @@ impl RunFolder {
         std::fs::create_dir_all(&self.path).map_err(|e| Error::io(&self.path, "create", e))?;
         self.clear()?;
         let text = format!(
-            "# Repeat this run with `qcs run --config config.toml --out FOLDER`.\n{}",
+            "# `qcs run` repeats this run with this file as its configuration.\n{}",
             config.to_toml()?
         );
         let path = self.config();

@@ -14,6 +14,8 @@ mod folders;
 mod inputs;
 #[cfg(unix)]
 mod interrupt;
+mod kept;
+mod limits;
 mod memory;
 mod overwrite;
 mod problems;
