@@ -64,9 +64,20 @@ impl Problem {
         Ok((balanced.with_wide_cells()?, notes))
     }
 
+    /// Whether [`Problem::balanced`] changes nothing.
+    pub fn is_balanced(&self) -> bool {
+        let least = self.least_width();
+        let mut bounds = self.cells.lower().iter().zip(self.cells.upper());
+        self.sigmas.is_none() && Balance::of(self).is_identity() && bounds.all(|(lower, upper)| upper - lower >= least)
+    }
+
+    fn least_width(&self) -> f64 {
+        NOISE_FLOOR * self.mean_diag().sqrt()
+    }
+
     /// Cells of some width: in narrower ones EP's messages are differences of numbers that agree in all their digits.
     fn with_wide_cells(mut self) -> Result<Self> {
-        let least = NOISE_FLOOR * self.mean_diag().sqrt();
+        let least = self.least_width();
         let bounds = || self.cells.lower().iter().zip(self.cells.upper());
         if bounds().all(|(lower, upper)| upper - lower >= least) {
             return Ok(self);

@@ -42,6 +42,10 @@ impl Ensemble {
             Self::RowOrthogonal | Self::IllConditioned { .. } => 3,
         };
         room_for(8 * matrices * m as u128 * n as u128, "a matrix of this size")?;
+        crate::pool::install(|| self.draw(m, n, seed))
+    }
+
+    fn draw(&self, m: usize, n: usize, seed: u64) -> Result<(Matrix, Option<Spectrum>)> {
         let (values, spectrum) = match *self {
             Self::Gaussian => (scaled(gaussian(m, n, seed, MAIN), 1.0 / (m as f64).sqrt()), None),
             Self::RowOrthogonal => {

@@ -30,6 +30,10 @@ impl Spectrum {
     /// [`Error::Failed`] if the iteration does not converge, which finite input of sane scale does
     /// not do.
     pub fn of(a: &Matrix) -> Result<Self> {
+        crate::pool::install(|| Self::factorise(a))
+    }
+
+    fn factorise(a: &Matrix) -> Result<Self> {
         let (m, n) = (a.rows(), a.cols());
         let par = parallelism();
         let scratch = self_adjoint_evd_scratch::<f64>(m, ComputeEigenvectors::Yes, par, Default::default());
@@ -98,7 +102,7 @@ impl Spectrum {
         if self
             .u
             .as_ref()
-            .is_some_and(|u| !u.par_iter().all(|entry| entry.is_finite()))
+            .is_some_and(|u| !u.iter().all(|entry| entry.is_finite()))
         {
             return Err(Error::usage("U holds NaN or infinity"));
         }

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::Hooks;
 use super::keeper::Keeper;
-use super::{Checkpoint, Driver, Hooks, Outcome, fingerprint};
 use crate::Result;
 use crate::engine::Engine;
 use crate::files::{remove_file, remove_leftovers};
+use crate::reconstruct::{Checkpoint, Driver, Outcome, fingerprint};
 
 /// The file of an unfinished run's state.
 pub struct Kept {

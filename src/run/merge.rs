@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::Part;
 use super::writer::MethodWriter;
-use super::{Configured, Found, Results, Run, RunConfig, RunFolder, Shard, fingerprint};
-use crate::engine::{self, DeviceChoice, Engine};
+use super::{Configured, Found, Results, Run, RunConfig, RunFolder, Shard};
+use crate::engine::{self, Device, Engine};
 use crate::error::Remedy;
 use crate::output::report::write_text;
+use crate::reconstruct::fingerprint;
 use crate::{Error, Result};
 
 /// More names than this are not read.
@@ -56,7 +57,7 @@ pub fn merge(out: &Path, force: bool) -> Result<(Run, Results)> {
         }
     }
     // What is computed is read; the engine is asked for its precision only.
-    let engine = engine::open(&DeviceChoice::Cpu, whole.precision, 0)?.engine;
+    let engine = engine::open(&Device::Cpu, whole.precision, 0)?.engine;
     let mut run = Run::load(whole, engine.as_ref())?;
     if run.config.identity != configs[0].1.identity {
         let notes = run.notes.join("; ");

@@ -8,7 +8,8 @@ use crate::engine::Engine;
 use crate::output::Report;
 use crate::prior::Prior;
 use crate::problem::Problem;
-use crate::run::{Found, Hooks, MeasureConfig, Run, RunConfig, RunFolder, Shared, fingerprint, load_prior};
+use crate::reconstruct::fingerprint;
+use crate::run::{Found, Hooks, MeasureConfig, Run, RunConfig, RunFolder, Shared, load_prior};
 use crate::{Error, Result};
 
 /// How a point ended.

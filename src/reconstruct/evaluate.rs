@@ -13,7 +13,9 @@ pub fn compare_digits(rows: &mut [ImageMetrics], estimates: &Images, truth: &Ima
     if estimates.shape != ImageShape::new(1, 28, 28) {
         return;
     }
-    let digits = Digits::shipped();
+    let Some(digits) = Digits::shipped() else {
+        return;
+    };
     for (index, row) in rows.iter_mut().enumerate() {
         let same = digits.of(estimates.image(index)) == digits.of(truth.image(index));
         row.same_digit = Some(same);
@@ -25,7 +27,7 @@ const UNKNOWN_ERROR: f64 = 0.2;
 
 /// Notes which images their measurements contradict, the first of them image `first` of the problem.
 pub fn compare_measurements(rows: &mut [ImageMetrics], estimates: &Images, first: usize, problem: &Problem) {
-    rows.par_iter_mut().enumerate().for_each(|(index, row)| {
+    let compare = |(index, row): (usize, &mut ImageMetrics)| {
         let x: Vec<f64> = estimates.image(index).iter().map(|&v| clamped(v)).collect();
         let (lower, upper) = problem.cells().image(first + index);
         let believed = Believed {
@@ -36,7 +38,8 @@ pub fn compare_measurements(rows: &mut [ImageMetrics], estimates: &Images, first
             error: row.predicted_error.unwrap_or(UNKNOWN_ERROR),
         };
         row.contradicted = contradicted(&problem.a().times(&x), &believed);
-    });
+    };
+    crate::pool::install(|| rows.par_iter_mut().enumerate().for_each(compare));
 }
 
 /// One row of metrics for each of the images, under the name `method`. The first of them is image `first` of the problem; the
@@ -90,5 +93,7 @@ pub fn evaluate(
             diverged: reach(x) > FARTHEST,
         }
     };
-    Ok((0..count).into_par_iter().map(metrics).collect())
+    Ok(crate::pool::install(|| {
+        (0..count).into_par_iter().map(metrics).collect()
+    }))
 }
