@@ -35,9 +35,9 @@ use qcs::{Error, Remedy, Result};
     name = "qcs",
     version,
     long_version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("QCS_BUILD"), ")"),
-    about = "Posterior sampling of images from quantised measurements y = Q(Ax + n)",
-    long_about = "Posterior sampling of images from quantised measurements y = Q(Ax + n), by QCS-SGM+: a score network \
-                  (NCSNv2 or a U-Net) as prior, an expectation-propagation likelihood, annealed Langevin dynamics.",
+    about = "Images from quantised measurements y = Q(Ax + n)",
+    long_about = "Images from quantised measurements y = Q(Ax + n), with a score network as prior: the posterior mean by \
+                  turbo, posterior samples by QCS-SGM+ and QCS-SGM, and the baselines BIPG and OneShot.",
     after_help = "Examples:
   qcs demo                                               digits from single bits
   qcs measure digits/ -o problem.safetensors --bits 2    simulate measurements

@@ -46,7 +46,7 @@ impl AtomicFile {
             .create_new(true)
             .open(&temporary.0)
             .map_err(|e| Error::io(target, "write", e))?;
-        // Says that somebody is at work on it; where files cannot be locked, nobody asks.
+        // Tells other processes that the file is in use. Where files cannot be locked, nobody looks either.
         let _ = file.try_lock();
         Ok(Self {
             target: target.to_path_buf(),
@@ -66,7 +66,7 @@ impl AtomicFile {
     /// Puts the file in its place.
     ///
     /// # Errors
-    /// If the disk takes no more: what was at the place before stays there.
+    /// If the disk is full: an older file at the path stays as it was.
     pub fn finish(self) -> Result<()> {
         finish(self.buffered)
             .and_then(|()| fs::rename(&self.temporary.0, &self.target))

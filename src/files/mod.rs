@@ -94,7 +94,7 @@ pub(crate) fn quoted(name: &str) -> String {
     format!("`{text}`")
 }
 
-/// Makes room for so many more elements, or says that there is none: a file's word is no reason to abort.
+/// Makes room for `additional` elements or returns an error: a length that a file claims must not abort the program.
 fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<(), String> {
     values
         .try_reserve(additional)

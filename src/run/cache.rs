@@ -62,7 +62,7 @@ fn read(path: &Path) -> Result<Spectrum> {
 
 impl Run {
     /// Factorises A where a method needs it and nobody has: read from the cache if it is there and right, else computed and
-    /// kept there. Tells what there is to tell.
+    /// kept there. Returns notes for the user.
     ///
     /// # Errors
     /// If A cannot be factorised.

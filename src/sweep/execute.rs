@@ -17,13 +17,13 @@ use crate::{Error, Result};
 pub enum Ended {
     /// It was there already
     There,
-    /// It was run; so many of its states diverged
+    /// It was run; this many of its states diverged
     Run { diverged: usize },
     /// Why it could not be run
     Failed(String),
 }
 
-/// Whoever watches a sweep.
+/// Watches a sweep.
 pub trait Watcher {
     /// Point number `index` begins; its run reports to the hooks that this gives.
     fn begin(&mut self, index: usize, point: &Point, run: &Run) -> &mut dyn Hooks;

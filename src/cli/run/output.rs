@@ -151,7 +151,7 @@ fn describe(run: &Run, engine: &dyn Engine) -> String {
     )
 }
 
-/// Lists the states that diverged, of so many.
+/// Names the states that diverged, and how many there were in all.
 fn diverged(list: &[Diverged], states: usize, precision: Precision) -> Result<()> {
     for Diverged { method, at } in list {
         let where_to = at.reach.map_or(String::new(), |reach| format!(", to {reach:.1e}"));

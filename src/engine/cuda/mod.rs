@@ -33,7 +33,9 @@ use qcs_kernels::network::conv::winograd::SCRATCH_BYTES;
 
 use super::{Constants, Engine, Precision, Products, Session};
 use crate::error::Remedy;
-use crate::plan::{Activation, Contents, Conv, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, SamplerOp, Target};
+use crate::plan::{
+    Activation, Contents, Conv, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, Program, SamplerOp, Target,
+};
 use crate::problem::{Matrix, Problem, Spectrum};
 use crate::{Error, Result};
 use algorithm::Layer;
@@ -46,7 +48,7 @@ use solver::{Factorisation, Solver};
 /// fastest in fp16; what that does to the PSNR is in `docs/performance.md`.
 pub const DEFAULT_PRECISION: Precision = Precision::Fp16;
 
-/// U of so many rows is large: cuBLAS multiplies by it, where there is one. Below, launching is what takes time.
+/// From this many rows on, cuBLAS multiplies by U if it is there. Below, launching takes longer than multiplying.
 const LARGE: usize = 512;
 
 /// What a session leaves free: graphs, the libraries' kernels, which are loaded when they are first used, and whoever else
@@ -133,7 +135,7 @@ impl CudaEngine {
         }
     }
 
-    /// Whether cuBLAS is to multiply by a U of so many rows, should there be one.
+    /// Whether cuBLAS, if there is one, should multiply by a U of this many rows.
     fn wants_blas(&self, rows: usize) -> bool {
         match self.products {
             Products::Auto => rows >= LARGE,
@@ -290,6 +292,12 @@ impl Engine for CudaEngine {
                 plan.batch
             ))
             .or(Remedy::SmallerBatch));
+        }
+        let programs = [Program::Start, Program::Step, Program::Finish].map(|program| plan.program(program));
+        if programs.concat().iter().any(|one| one.op.name() == "call_out") {
+            return Err(Error::Device(
+                "a prior that is a function of yours runs on the CPU: choose the device cpu".to_owned(),
+            ));
         }
         let blas = self.blas_for(plan, constants);
         Ok(Box::new(session::CudaSession::new(

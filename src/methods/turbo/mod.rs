@@ -40,7 +40,7 @@ impl MethodOptions for Turbo {
     }
 }
 
-/// The problem and the denoiser, where both are there.
+/// The problem and the denoiser, or an error that names the one that is missing.
 fn needed<'a>(given: Given<'a>) -> Result<(&'a Problem, &'a Denoiser)> {
     let problem = given
         .problem
@@ -158,7 +158,7 @@ impl Pass for Draws<'_> {
     }
 }
 
-/// Steps of which each is a stage: what they compute with lies in the states.
+/// Steps that are each a stage of their own. They carry no numbers: what a step computes with lies in its state.
 fn numbered(count: u32) -> Vec<Step> {
     let step = |index| Step {
         index,
