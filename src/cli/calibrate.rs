@@ -50,7 +50,7 @@ pub struct CalibrateArgs {
 }
 
 pub fn calibrate(args: &CalibrateArgs, global: &Global) -> Result<()> {
-    target::check("--out", &args.out, args.force, &[&args.model, &args.images])?;
+    let _claim = target::claim("--out", &args.out, args.force, &[&args.model, &args.images])?;
     let mut engine = global.exact_engine()?;
     // A published file that does not say the size of its images works on these.
     let opened = |shape: ImageShape| match Prior::open(&args.model, None) {

@@ -32,6 +32,7 @@ use qcs_kernels::likelihood::ep_moments::partial_sums;
 use qcs_kernels::network::conv::winograd::SCRATCH_BYTES;
 
 use super::{Constants, Engine, Precision, Products, Session};
+use crate::error::Remedy;
 use crate::plan::{
     Activation, Contents, Conv, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, Program, SamplerOp, Target,
 };
@@ -82,9 +83,10 @@ impl CudaEngine {
         let precision = precision.unwrap_or(DEFAULT_PRECISION);
         if precision == Precision::Tf32 && device.properties.capability < 80 {
             return Err(Error::Device(format!(
-                "cuda:{ordinal}, {}: TF32 needs compute capability 8.0 (A100); use --precision fp16 or fp32",
+                "cuda:{ordinal}, {}: TF32 needs compute capability 8.0 (A100)",
                 device.properties.name
-            )));
+            ))
+            .or(Remedy::OtherPrecision));
         }
         Ok(Self {
             blas: OnceCell::new(),
@@ -290,11 +292,11 @@ impl Engine for CudaEngine {
     fn session<'a>(&'a mut self, plan: &'a Plan, constants: Constants<'a>) -> Result<Box<dyn Session + 'a>> {
         if !self.can_index(plan) {
             return Err(Error::Device(format!(
-                "cuda:{}: a batch of {} is more than the kernels can index, 4 GiB of a layer's input: take a smaller --batch, \
-                 or --batch auto",
+                "cuda:{}: a batch of {} is more than the kernels can index, 4 GiB of a layer's input",
                 self.device.ordinal(),
                 plan.batch
-            )));
+            ))
+            .or(Remedy::SmallerBatch));
         }
         let programs = [Program::Start, Program::Step, Program::Finish].map(|program| plan.program(program));
         if programs.concat().iter().any(|one| one.op.name() == "call_out") {
