@@ -150,9 +150,8 @@ impl Config {
     /// Refuses a setting of any other value.
     fn only(&self, key: &str, values: &[&str]) -> Result<()> {
         let is = |value: &Value| {
-            values
-                .iter()
-                .any(|known| value.as_str() == Some(known) || value.to_string() == *known)
+            let shown = value.to_string();
+            values.contains(&value.as_str().unwrap_or(&shown))
         };
         match self.get(key) {
             Some(value) if !is(value) => Err(self.wrong(key, &format!("only {} is supported", values.join(" or ")))),
