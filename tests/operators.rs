@@ -152,7 +152,9 @@ fn estimates(problem: &Problem) -> Vec<Vec<f64>> {
     let prior = small::prior();
     let options = Turbo {
         evaluations: Some(6),
-        ..Turbo::default()
+        tolerance: Some(0.02),
+        draw_steps: Some(4),
+        draw_spread: Some(1.0),
     };
     let settings = options.settings().unwrap();
     let driver = Driver {
