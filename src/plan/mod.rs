@@ -23,6 +23,20 @@ pub struct TensorId(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ParamId(pub(crate) u32);
 
+/// Index of an array that the problem's operator computes with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ArrayId(u32);
+
+impl ArrayId {
+    pub fn new(index: usize) -> Self {
+        Self(index as u32)
+    }
+
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// What one tensor holds for each state of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {

@@ -61,7 +61,7 @@ fn step_of(log: f64, entries: u32, table: impl Fn(u32) -> f64) -> f64 {
     let last = entries - 1;
     let (mut low, mut high) = (0, last);
     // The least and the largest step are those of all levels beyond.
-    if log <= table(0) {
+    if log <= table(0) || log.is_nan() {
         return 0.0;
     }
     if log >= table(last) {

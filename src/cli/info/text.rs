@@ -72,6 +72,15 @@ pub fn text(info: &Info) -> String {
             ),
         );
         line("  law", known(problem.matrix.as_ref().map(|m| m.to_string())));
+        line(
+            "  operator",
+            format!(
+                "{}; {}, as a matrix of f64 {}",
+                problem.operator,
+                mib(problem.operator_bytes),
+                mib(problem.matrix_bytes)
+            ),
+        );
         line("  noise", format!("sigma {}", methods::shown(problem.sigma)));
         let step = problem.step.map_or(String::new(), |s| format!(", step {s}"));
         line(

@@ -219,9 +219,14 @@ impl Engine for CudaEngine {
         let mut notes = Vec::new();
         if problem.known_spectrum().is_none() {
             let begun = Instant::now();
-            let computed = self.spectrum(problem.a());
+            let mut how = Factorisation::Eigen;
+            let computed = problem.spectrum_by(|a| {
+                let (spectrum, by) = self.spectrum(a)?;
+                how = by;
+                Ok(spectrum)
+            });
             let seconds = begun.elapsed().as_secs_f64();
-            match computed.and_then(|(spectrum, how)| problem.spectrum_by(|_| Ok(spectrum)).map(|_| how)) {
+            match computed.map(|_| how) {
                 Ok(Factorisation::Eigen) => notes.push(format!("A·Aᵀ factorised by cuSOLVER in {seconds:.1} s")),
                 Ok(Factorisation::Singular) => {
                     notes.push(format!(
@@ -234,7 +239,7 @@ impl Engine for CudaEngine {
                 }
             }
         }
-        if problem.is_rotated() && self.wants_blas(problem.a().rows()) {
+        if problem.rotates() && self.wants_blas(problem.a().rows()) {
             notes.push(match self.blas() {
                 Ok(blas) => format!("products with U by cuBLAS {}", blas.version()),
                 Err(reason) => format!("products with U by our own kernel: {reason}"),

@@ -150,8 +150,8 @@ impl Config {
     /// Refuses a setting of any other value.
     fn only(&self, key: &str, values: &[&str]) -> Result<()> {
         let is = |value: &Value| {
-            let shown = value.to_string();
-            values.contains(&value.as_str().unwrap_or(&shown))
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            values.contains(&text.as_str())
         };
         match self.get(key) {
             Some(value) if !is(value) => Err(self.wrong(key, &format!("only {} is supported", values.join(" or ")))),
