@@ -13,8 +13,8 @@ use std::time::Duration;
 use qcs::engine::cpu::{CpuEngine, conv_algorithm};
 use qcs::engine::{Constants, Engine, State};
 use qcs::likelihood::Likelihood;
-use qcs::methods::langevin::LangevinOptions;
-use qcs::methods::{Given, Method, Preset};
+use qcs::methods::QcsSgmPlus;
+use qcs::methods::{Algorithm, Given, Preset};
 use qcs::plan::{Contents, NetworkOp, Op, Plan, Program, Step, TensorId};
 use qcs::prior::Prior;
 use qcs::problem::Problem;
@@ -38,7 +38,7 @@ fn main() -> qcs::Result<()> {
         engine.describe(),
         preset.name
     );
-    let settings = LangevinOptions::of_preset(preset).settings(Likelihood::default())?;
+    let settings = QcsSgmPlus::of_preset(preset).settings(Likelihood::default())?;
     let given = Given {
         prior: &prior,
         problem: Some(&problem),

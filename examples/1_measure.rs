@@ -2,13 +2,12 @@
 //!
 //! `cargo run --release --example 1_measure`
 
-use qcs::methods::Preset;
-use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
-use qcs::run::demo;
+use qcs::Problem;
+use qcs::problem::{Ensemble, Sensing, Simulation};
 
 fn main() -> qcs::Result<()> {
     // Images are [B, C, H, W] in [0, 1]. These come with the program; `qcs::files::load_images` reads your own.
-    let images = demo::digits(0, None)?;
+    let images = qcs::bundled::digits(0, None)?;
     println!("{} images of shape {}", images.count(), images.shape);
 
     // A has M rows: here from a law, `Sensing::Given` takes a matrix of yours.
@@ -23,7 +22,7 @@ fn main() -> qcs::Result<()> {
         bits: 2,
         step: None,
         sigma: 0.05,
-        mean_square: Preset::find("mnist")?.mean_square,
+        mean_square: 0.112,
         seed: 1,
     };
     let problem = Problem::simulate(images, sensing, &simulation)?;
@@ -34,7 +33,6 @@ fn main() -> qcs::Result<()> {
     for (lower, upper) in lower.iter().zip(upper).take(4) {
         println!("[{lower:.3}, {upper:.3})");
     }
-
     // `problem.write("problem.safetensors")?` keeps it for `qcs run`.
     Ok(())
 }

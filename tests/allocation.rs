@@ -7,7 +7,7 @@ mod small;
 
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Constants, Engine, State};
-use qcs::methods::{Given, METHODS, Preset};
+use qcs::methods::{Given, METHODS, Method, Preset};
 use qcs::plan::{Program, Step};
 
 struct Counting;
@@ -33,10 +33,9 @@ static ALLOCATOR: Counting = Counting;
 fn a_step_of_any_method_allocates_nothing() {
     let (prior, problem) = (small::prior(), small::problem());
     for kind in METHODS {
-        let settings = kind
-            .defaults(&prior, Some(Preset::find("mnist").unwrap()), false)
-            .unwrap();
-        let method = kind.method(&settings).unwrap();
+        let preset = Preset::find("mnist").unwrap();
+        let method = Method::advised(kind, &prior, Some(preset), false).unwrap();
+        let method = method.algorithm().unwrap();
         let given = Given {
             prior: &prior,
             problem: Some(&problem),

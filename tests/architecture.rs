@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms that use the same ones stand in one line.
-const ORDER: [&[&str]; 12] = [
+const ORDER: [&[&str]; 14] = [
     &["error"],
-    &["images"],
+    &["images", "pool"],
+    &["bundled"],
     &["files"],
     &["problem"],
     &["plan"],
@@ -16,6 +17,7 @@ const ORDER: [&[&str]; 12] = [
     &["engine"],
     &["methods", "metrics"],
     &["output"],
+    &["reconstruct"],
     &["run"],
     &["sweep"],
 ];

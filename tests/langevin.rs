@@ -6,12 +6,13 @@ mod small;
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Engine, SeveralEngines};
 use qcs::likelihood::{Diag, Likelihood, SettledEp};
-use qcs::methods::langevin::{Dynamics, LangevinOptions, LangevinSettings, LangevinSteps};
+use qcs::methods::QcsSgmPlus;
+use qcs::methods::langevin::{Dynamics, LangevinSettings, LangevinSteps};
 use qcs::methods::{Divergence, Given, Options, Preset, Samples, prior_score};
 use qcs::plan::GammaRule;
 use qcs::prior::Prior;
 use qcs::problem::Problem;
-use qcs::run::{Checkpoint, Driver, Outcome, Unobserved};
+use qcs::reconstruct::{Checkpoint, Driver, Outcome, Unobserved};
 use qcs::{ImageShape, Images};
 use qcs_kernels::philox::{Domain, Stream};
 use small::{IMAGE, IMAGES, StopAfter, finished};
@@ -26,13 +27,13 @@ struct Fixture {
 }
 
 fn fixture() -> Fixture {
-    let options = LangevinOptions {
+    let options = QcsSgmPlus {
         steps_per_level: Some(2),
         step_scale: Some(0.1),
         momentum: Some(0.6),
-        ..LangevinOptions::geometric(5.0, 0.05, 4)
+        ..QcsSgmPlus::geometric(5.0, 0.05, 4)
     };
-    let preset = LangevinOptions::of_preset(Preset::find("mnist").unwrap());
+    let preset = QcsSgmPlus::of_preset(Preset::find("mnist").unwrap());
     Fixture {
         prior: small::prior(),
         problem: small::problem(),
@@ -46,7 +47,7 @@ fn fixture() -> Fixture {
 impl Fixture {
     fn driver(&self) -> Driver<'_> {
         Driver {
-            method: &self.settings,
+            algorithm: &self.settings,
             given: Given {
                 prior: &self.prior,
                 problem: Some(&self.problem),
@@ -311,7 +312,7 @@ fn a_checkpoint_of_another_run_is_refused() {
     let mut plain = fixture.settings.clone();
     langevin(&mut plain).momentum = 0.0;
     let mut driver = fixture.driver();
-    driver.method = &plain;
+    driver.algorithm = &plain;
     assert!(
         driver
             .run(&mut CpuEngine::new(1), Some(checkpoint), &mut Unobserved)

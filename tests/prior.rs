@@ -2,18 +2,15 @@
 
 use std::collections::HashMap;
 
+use qcs::bundled;
 use qcs::engine::cpu::CpuEngine;
 use qcs::methods::prior_score;
-use qcs::prior::{Ncsnv2, Prior, Schedule, UNet, parameters};
-use qcs::run::demo;
+use qcs::prior::{Depth, Ncsnv2, Prior, Schedule, UNet, parameters};
 use qcs::{Error, ImageShape, Images};
 use qcs_kernels::philox::{Domain, Stream};
 use safetensors::{Dtype, tensor::TensorView};
 
-const NETWORK: Ncsnv2 = Ncsnv2 {
-    ngf: 4,
-    image: ImageShape::new(1, 8, 8),
-};
+const NETWORK: Ncsnv2 = Ncsnv2::new(4, ImageShape::new(1, 8, 8));
 
 type Tensors = HashMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
 
@@ -96,7 +93,7 @@ fn f32_f16_and_bf16_files_hold_the_same_prior_to_their_precision() {
 }
 
 #[test]
-fn a_unet_is_known_by_its_tensors() {
+fn a_unet_is_known_by_its_metadata_or_its_tensors() {
     let prior = Prior::random(unet(), 1);
     let read = open(&file(&tensors(&prior, Dtype::F32), &METADATA)).unwrap();
     assert_eq!(
@@ -105,6 +102,47 @@ fn a_unet_is_known_by_its_tensors() {
     );
     for param in parameters(&unet()) {
         assert_eq!(prior.weight(&param.name), read.weight(&param.name), "{}", param.name);
+    }
+    let named = |network| {
+        file(
+            &tensors(&prior, Dtype::F32),
+            &[("image_size", "8,16"), ("network", network)],
+        )
+    };
+    let read = open(&named("unet")).unwrap();
+    assert_eq!(read.image(), ImageShape::new(1, 8, 16));
+    let message = refusal(&named("transformer"));
+    assert!(
+        message.contains("\"transformer\"") && message.contains("unet, ncsnv2"),
+        "{message}"
+    );
+    // What the file says counts, not what its tensors look like.
+    let message = refusal(&named("ncsnv2"));
+    assert!(message.contains("missing"), "{message}");
+}
+
+#[test]
+fn deeper_forms_of_ncsnv2_are_known_by_their_stages_and_have_the_published_weights() {
+    for (depth, halvings, tensors_of_it, count) in [
+        (Depth::Deeper, 4, 191, 83_445_379),
+        (Depth::Deepest, 8, 229, 94_132_611),
+    ] {
+        let network = |ngf, side| Ncsnv2 {
+            ngf,
+            depth,
+            image: ImageShape::new(3, side, 2 * side),
+        };
+        let published = parameters(&network(128, 16));
+        assert_eq!(published.len(), tensors_of_it, "{depth:?}");
+        let values = published.iter().map(|p| p.shape.iter().product::<usize>());
+        assert_eq!(values.sum::<usize>(), count, "{depth:?}");
+
+        let prior = Prior::random(network(4, 8), 1);
+        let all = tensors(&prior, Dtype::F32);
+        let read = open(&file(&all, &[("image_size", "8,16")])).unwrap();
+        assert_eq!(read.network().describe(), format!("NCSNv2{depth:?}, ngf 4"));
+        let message = refusal(&file(&all, &[("image_size", &(halvings / 2).to_string())]));
+        assert!(message.contains("times"), "{message}");
     }
 }
 
@@ -138,10 +176,7 @@ fn a_unet_with_a_weight_too_few_or_too_many_is_refused_by_its_name() {
 #[test]
 fn the_paper_size_network_has_the_published_number_of_parameters() {
     for (channels, size, count) in [(1, 28, 29_689_473), (3, 32, 29_694_083), (3, 64, 29_694_083)] {
-        let network = Ncsnv2 {
-            ngf: 128,
-            image: ImageShape::new(channels, size, size),
-        };
+        let network = Ncsnv2::new(128, ImageShape::new(channels, size, size));
         let params = parameters(&network);
         assert_eq!(params.len(), 153);
         assert_eq!(
@@ -303,8 +338,12 @@ fn the_priors_in_weights_denoise_what_they_have_not_seen() {
         Prior::open(&weights.join(format!("{name}.safetensors")), None).unwrap()
     };
     for (name, prior, clean) in [
-        ("the default", Prior::shipped().unwrap(), demo::digits(0, None).unwrap()),
-        ("mnist", open("mnist"), demo::digits(0, None).unwrap()),
+        (
+            "the default",
+            Prior::shipped().unwrap(),
+            bundled::digits(0, None).unwrap(),
+        ),
+        ("mnist", open("mnist"), bundled::digits(0, None).unwrap()),
         ("fashion-mnist", open("fashion-mnist"), garment()),
         ("cifar10-unet", open("cifar10-unet"), picture()),
     ] {

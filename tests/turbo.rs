@@ -4,14 +4,16 @@ mod small;
 
 use std::path::PathBuf;
 
+use qcs::bundled;
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Engine, SeveralEngines};
 use qcs::files::npy;
-use qcs::methods::turbo::{TurboOptions, TurboSettings};
-use qcs::methods::{Given, Samples, find};
+use qcs::methods::turbo::TurboSettings;
+use qcs::methods::{Given, Method, Samples, TURBO, Turbo};
 use qcs::prior::Prior;
 use qcs::problem::Problem;
-use qcs::run::{Checkpoint, Driver, MeasureConfig, Outcome, Unobserved, demo};
+use qcs::reconstruct::{Checkpoint, Driver, Outcome, Unobserved};
+use qcs::run::MeasureConfig;
 use qcs::{ImageShape, Images};
 use small::{IMAGES, StopAfter, finished};
 
@@ -24,7 +26,7 @@ struct Fixture {
 }
 
 fn fixture() -> Fixture {
-    let options = TurboOptions {
+    let options = Turbo {
         evaluations: Some(12),
         tolerance: Some(0.2),
         draw_steps: Some(4),
@@ -42,7 +44,7 @@ fn fixture() -> Fixture {
 impl Fixture {
     fn driver(&self) -> Driver<'_> {
         Driver {
-            method: &self.settings,
+            algorithm: &self.settings,
             given: Given {
                 prior: &self.prior,
                 problem: Some(&self.problem),
@@ -76,7 +78,7 @@ fn assert_same(a: &Samples, b: &Samples, what: &str) {
 #[test]
 fn estimates_are_those_of_the_reference_in_float64_within_1e_3() {
     let mut measure = MeasureConfig {
-        images: Some(demo::DIGITS.to_owned()),
+        images: Some(bundled::DIGITS.to_owned()),
         first: Some(2),
         count: Some(3),
         matrix: Some("ill-conditioned".to_owned()),
@@ -102,7 +104,7 @@ fn estimates_are_those_of_the_reference_in_float64_within_1e_3() {
             draw_spread: 1.0,
         };
         let driver = Driver {
-            method: &settings,
+            algorithm: &settings,
             given: Given {
                 prior: &prior,
                 problem: Some(&problem),
@@ -211,21 +213,17 @@ fn a_prior_without_its_table_is_refused_with_the_command_that_measures_it() {
 
 #[test]
 fn settings_out_of_range_are_refused_by_their_name() {
-    let kind = find("turbo").unwrap();
-    let good = kind.defaults(&small::prior(), None, false).unwrap();
-    kind.method(&good).unwrap();
+    let good = Method::advised(TURBO, &small::prior(), None, false).unwrap();
+    good.algorithm().unwrap();
     for (name, value) in [
-        ("evaluations", toml::Value::Integer(0)),
-        ("tolerance", toml::Value::Float(-0.1)),
-        ("draw_steps", toml::Value::Integer(1)),
-        ("draw_spread", toml::Value::Float(0.5)),
+        ("evaluations", "0"),
+        ("tolerance", "-0.1"),
+        ("draw_steps", "1"),
+        ("draw_spread", "0.5"),
     ] {
-        let above = toml::Table::from_iter([(name.to_owned(), value)]);
-        let error = kind
-            .method(&kind.over(&above, &good).unwrap())
-            .err()
-            .unwrap()
-            .to_string();
+        let mut above = TURBO.open();
+        above.set(name, value).unwrap();
+        let error = above.over(good.clone()).algorithm().err().unwrap().to_string();
         assert!(error.starts_with(name), "{error}");
     }
 }

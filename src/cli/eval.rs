@@ -9,7 +9,8 @@ use qcs::methods::{METHODS, Samples};
 use qcs::metrics::Calibration;
 use qcs::output::{Diverged, ImageMetrics, MethodCalibration, Report};
 use qcs::problem::Problem;
-use qcs::run::{RunConfig, RunFolder, compare_digits, evaluate};
+use qcs::reconstruct::{compare_digits, evaluate};
+use qcs::run::{RunConfig, RunFolder};
 use qcs::{Error, ImageShape, Images, Result};
 
 use super::flags::is_problem;

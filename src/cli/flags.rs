@@ -1,14 +1,17 @@
 //! Flags that several commands share. All are optional: what is left out comes from the configuration, the preset or the
-//! model. The flags of methods and of measuring stand with their settings, in the library.
+//! model. What the settings of methods and of measuring are called and do stands with them, in the library; here they become
+//! flags.
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use qcs::files::safetensors;
+use qcs::methods::{METHODS, Options, Setting};
 use qcs::prior::Prior;
-use qcs::run::{RunConfig, demo, load_prior};
-use qcs::{ImageShape, Result};
+use qcs::run::{RunConfig, load_prior};
+use qcs::{ImageShape, Result, bundled};
 
 /// TOML holds no larger integer.
 pub const MOST_SEED: i64 = i64::MAX;
@@ -69,7 +72,7 @@ pub fn absolute(path: &Path) -> Result<String> {
             path.display()
         ))
     })?;
-    if [Prior::SHIPPED, demo::DIGITS].contains(&text) {
+    if [Prior::SHIPPED, bundled::DIGITS].contains(&text) {
         return Ok(text.to_owned());
     }
     let absolute: PathBuf = std::path::absolute(path).map_err(|e| qcs::Error::io(path, "read", e))?;
@@ -87,4 +90,159 @@ pub fn is_problem(path: &Path) -> bool {
         read.is_ok() && start[8] == b'{' && start[5..8] == [0; 3]
     };
     named || starts_so()
+}
+
+/// Settings of the library as flags.
+#[derive(Clone, Debug, Default)]
+pub struct Flags<O> {
+    pub options: O,
+    /// The names of those that were given
+    pub given: Vec<&'static str>,
+}
+
+impl<O> Flags<O> {
+    pub fn is_empty(&self) -> bool {
+        self.given.is_empty()
+    }
+}
+
+impl<O: Options> Args for Flags<O> {
+    fn augment_args(command: Command) -> Command {
+        command.args(O::SETTINGS.iter().filter_map(arg))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<O: Options> FromArgMatches for Flags<O> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let (mut options, mut names) = (O::default(), Vec::new());
+        for (name, text) in given(matches, O::SETTINGS) {
+            options.set(name, text).map_err(refused)?;
+            names.push(name);
+        }
+        Ok(Self { options, given: names })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The settings of every method as flags: each has one name, so that a flag reaches all methods that have it.
+#[derive(Clone, Debug, Default)]
+pub struct MethodFlags(Vec<(&'static str, String)>);
+
+impl MethodFlags {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
+        self.0.iter().map(|(name, text)| (*name, text.as_str()))
+    }
+
+    /// Every setting once, with the methods that have it.
+    fn settings() -> Vec<(&'static Setting, Vec<&'static str>)> {
+        let mut all: Vec<(&Setting, Vec<&str>)> = Vec::new();
+        for kind in METHODS {
+            for setting in kind.settings() {
+                match all.iter_mut().find(|(known, _)| known.name == setting.name) {
+                    Some((_, titles)) => titles.push(kind.title()),
+                    None => all.push((setting, vec![kind.title()])),
+                }
+            }
+        }
+        all
+    }
+}
+
+impl Args for MethodFlags {
+    fn augment_args(command: Command) -> Command {
+        let arg = |(setting, titles): (&'static Setting, Vec<&str>)| {
+            let heading = titles.join(" and ");
+            let mut letters = heading.chars();
+            let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+            let heading: String = first.into_iter().chain(letters).collect();
+            arg(setting).map(|arg| arg.help_heading(heading))
+        };
+        command.args(Self::settings().into_iter().filter_map(arg))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for MethodFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let settings = Self::settings().into_iter().map(|(setting, _)| setting);
+        let given = given(matches, settings).map(|(name, text)| (name, text.clone()));
+        Ok(Self(given.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The flag of a setting, where it has one.
+fn arg(setting: &'static Setting) -> Option<Arg> {
+    let arg = Arg::new(setting.name)
+        .long(setting.name.replace('_', "-"))
+        .value_name(setting.value_name?)
+        .help(help(setting));
+    let check = setting.check;
+    let arg = match setting.choices {
+        // A switch may stand alone.
+        ["true", "false"] => arg
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .value_parser(PossibleValuesParser::new(setting.choices)),
+        [] => arg.value_parser(move |text: &str| check(text).map(|()| text.to_owned())),
+        choices => arg.value_parser(PossibleValuesParser::new(choices)),
+    };
+    Some(match setting.name {
+        "measurements" => arg.short('m'),
+        // Two ways to say one thing.
+        "step_scale" => arg.conflicts_with("epsilon"),
+        "xi" => arg.conflicts_with("gamma"),
+        _ => arg,
+    })
+}
+
+/// A setting's help as that of a flag: on one line, settings that it names as flags.
+fn help(setting: &Setting) -> String {
+    let line: Vec<&str> = setting.help.split_whitespace().collect();
+    let mut text = String::new();
+    // Every second part stands in backticks.
+    for (index, part) in line.join(" ").split('`').enumerate() {
+        if index % 2 == 1 {
+            text += "--";
+            text += &part.replace('_', "-");
+        } else {
+            text += part;
+        }
+    }
+    text
+}
+
+/// Those of the settings that were given, as they were typed.
+fn given<'m>(
+    matches: &'m ArgMatches,
+    settings: impl IntoIterator<Item = &'static Setting> + 'm,
+) -> impl Iterator<Item = (&'static str, &'m String)> {
+    settings.into_iter().filter_map(|setting| {
+        let text = matches.try_get_one::<String>(setting.name).ok().flatten()?;
+        Some((setting.name, text))
+    })
+}
+
+fn refused(error: qcs::Error) -> clap::Error {
+    clap::Error::raw(clap::error::ErrorKind::InvalidValue, error)
 }

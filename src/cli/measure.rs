@@ -9,7 +9,7 @@ use qcs::Result;
 use qcs::methods::{Options, Preset, shown};
 use qcs::run::MeasureConfig;
 
-use super::flags::MOST_SEED;
+use super::flags::{Flags, MOST_SEED};
 use super::{Global, target, terminal};
 
 /// Measure images: y = Q(Ax + n)
@@ -45,7 +45,7 @@ pub struct MeasureArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten, next_help_heading = "Measurements")]
-    measure: MeasureConfig,
+    measure: Flags<MeasureConfig>,
 }
 
 #[derive(Serialize)]
@@ -61,14 +61,14 @@ struct Done {
 }
 
 pub fn measure(args: &MeasureArgs, global: &Global) -> Result<()> {
-    let matrix = args.measure.matrix.as_deref().map(Path::new);
+    let matrix = args.measure.options.matrix.as_deref().map(Path::new);
     let inputs: Vec<&Path> = matrix.into_iter().chain([args.images.as_path()]).collect();
     target::check("--out", &args.out, args.force, &inputs)?;
     let preset = args.preset.as_deref().map(Preset::find).transpose()?;
     let mut config = MeasureConfig {
         count: args.count,
         seed: Some(args.seed),
-        ..args.measure.clone()
+        ..args.measure.options.clone()
     }
     .over(preset.map_or_else(MeasureConfig::default, MeasureConfig::of_preset));
     global.use_threads()?;

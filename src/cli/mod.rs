@@ -189,9 +189,6 @@ fn execute(Cli { global, command }: Cli) -> Result<()> {
     }
 }
 
-/// More threads than any machine has; each costs memory.
-const MOST_THREADS: usize = 4096;
-
 impl Global {
     /// The engine that `--device`, `--precision` and `--threads` ask for.
     fn engine(&self) -> Result<Box<dyn Engine>> {
@@ -230,16 +227,7 @@ impl Global {
 
     /// Makes parallel work outside of engines use as many threads.
     fn use_threads(&self) -> Result<()> {
-        if self.threads > MOST_THREADS {
-            return Err(Error::usage(format!(
-                "--threads {}: at most {MOST_THREADS}",
-                self.threads
-            )));
-        }
-        rayon::ThreadPoolBuilder::new()
-            .num_threads(self.threads)
-            .build_global()
-            .map_err(|e| Error::Failed(format!("cannot start {} threads: {e}", self.threads)))
+        qcs::use_threads(self.threads)
     }
 
     /// Tells the user something, unless asked to be quiet.

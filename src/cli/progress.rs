@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use qcs::methods::Kind;
-use qcs::run::{Checkpoint, Hooks, Next, Observer, Progress};
+use qcs::reconstruct::{Checkpoint, Next, Observer, Progress};
+use qcs::run::Hooks;
 
 use super::{signals, terminal};
 
@@ -126,7 +127,7 @@ impl Hooks for Display {
         }
     }
 
-    fn begin(&mut self, method: &dyn Kind, resumed: bool) {
+    fn begin(&mut self, method: &Kind, resumed: bool) {
         if !self.quiet && (resumed || !draws_bars()) {
             let how = if resumed {
                 "continues from its checkpoint"
@@ -142,7 +143,7 @@ impl Hooks for Display {
         self.show(progress);
     }
 
-    fn end(&mut self, _: &dyn Kind) {
+    fn end(&mut self, _: &Kind) {
         self.finish();
     }
 

@@ -6,13 +6,14 @@ use clap::Args;
 
 use qcs::files::npy;
 use qcs::likelihood::Likelihood;
-use qcs::methods::langevin::{Dynamics, LangevinOptions};
-use qcs::methods::{Given, Options, Preset};
+use qcs::methods::langevin::Dynamics;
+use qcs::methods::{Given, Options, Preset, QcsSgmPlus};
 use qcs::output::{contact_sheet, png};
-use qcs::run::{Batch, Driver, Kept, Outcome};
+use qcs::reconstruct::{Driver, Outcome};
+use qcs::run::{Batch, Kept};
 use qcs::{Error, Result};
 
-use super::flags::{MOST_SEED, ModelFlags};
+use super::flags::{Flags, MOST_SEED, ModelFlags};
 use super::progress::Display;
 use super::{Global, signals, target};
 
@@ -60,7 +61,7 @@ pub struct SampleArgs {
     #[arg(long, help_heading = "Sampler")]
     langevin: bool,
     #[command(flatten, next_help_heading = "Sampler")]
-    options: LangevinOptions,
+    settings: Flags<QcsSgmPlus>,
 }
 
 /// A picture of more images would be too large to draw.
@@ -99,16 +100,17 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     }
     let preset = args.preset.as_deref().map(Preset::find).transpose()?;
     let options = args
+        .settings
         .options
         .clone()
-        .over(LangevinOptions::defaults(&prior, preset, "sample", false)?);
+        .over(QcsSgmPlus::defaults(&prior, preset, "sample", false)?);
     // Without a problem it does not matter which likelihood there would be.
     let mut settings = options.settings(Likelihood::default())?;
-    if !args.langevin && !args.options.names_langevin_steps() {
+    if !args.langevin && !args.settings.options.names_langevin_steps() {
         settings.dynamics = Dynamics::Reverse;
     }
     let mut driver = Driver {
-        method: &settings,
+        algorithm: &settings,
         given: Given {
             prior: &prior,
             problem: None,
@@ -131,8 +133,7 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     let mut display = Display::new(global.quiet);
     display.start("prior");
     let named = format!(
-        "{} {:?} {} {}",
-        options.to_table(),
+        "{options:?} {:?} {} {}",
         settings.dynamics,
         driver.batch,
         engine.precision()

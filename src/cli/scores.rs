@@ -67,7 +67,7 @@ pub struct LikelihoodArgs {
     #[arg(long, value_name = "N", default_value_t = 5)]
     ep_iters: usize,
     /// Where EP starts
-    #[arg(long, value_name = "START", value_enum, default_value = "unit")]
+    #[arg(long, value_name = "START", default_value = "unit")]
     ep_start: EpStart,
     /// Where to write the scores (.npy)
     #[arg(long, short, value_name = "FILE")]

@@ -1,12 +1,9 @@
 //! Ctrl-C, SIGTERM and SIGHUP: the first asks the run to stop at its next step, the second ends the program at once. SIGUSR1, by
-//! which batch systems announce that time is up, asks as well.
+//! which batch systems announce that time is up, asks as well. Elsewhere than on Unix a signal ends the program as it always does.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use qcs::{Error, Result};
-
-use super::terminal;
+use qcs::Result;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -17,26 +14,45 @@ pub fn catch() -> Result<()> {
     if CAUGHT.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
-    let cannot = |e: &dyn std::fmt::Display| Error::Failed(format!("cannot watch for signals: {e}"));
-    let handler = || {
-        if STOP.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-        terminal::note("\nstopping after this step; once more to quit at once");
-    };
-    ctrlc::set_handler(handler).map_err(|e| cannot(&e))?;
     #[cfg(unix)]
-    {
-        let announced = ANNOUNCED.get_or_init(|| Arc::new(AtomicBool::new(false)));
-        signal_hook::flag::register(signal_hook::consts::SIGUSR1, announced.clone()).map_err(|e| cannot(&e))?;
-    }
+    unix::listen().map_err(|e| qcs::Error::Failed(format!("cannot watch for signals: {e}")))?;
     Ok(())
 }
 
-/// Set by SIGUSR1.
-static ANNOUNCED: std::sync::OnceLock<Arc<AtomicBool>> = std::sync::OnceLock::new();
-
 /// Whether a signal has come.
 pub fn stop() -> bool {
-    STOP.load(Ordering::Relaxed) || ANNOUNCED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
+    STOP.load(Ordering::Relaxed)
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::sync::atomic::Ordering;
+
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+    use signal_hook::iterator::Signals;
+
+    use super::STOP;
+    use crate::cli::terminal;
+
+    /// Hears signals in a thread of its own.
+    pub fn listen() -> std::io::Result<()> {
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
+        let hear = move || {
+            let mut asked = false;
+            for signal in signals.forever() {
+                STOP.store(true, Ordering::Relaxed);
+                // An announcement is no impatience: what follows it is the first to ask.
+                if signal == SIGUSR1 {
+                    continue;
+                }
+                if asked {
+                    std::process::exit(130);
+                }
+                asked = true;
+                terminal::note("\nstopping after this step; once more to quit at once");
+            }
+        };
+        let thread = std::thread::Builder::new().name("qcs-signals".to_owned());
+        thread.spawn(hear).map(|_| ())
+    }
 }

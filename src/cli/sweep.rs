@@ -6,11 +6,13 @@ use std::time::Instant;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 
-use qcs::methods::{Flags, Kind};
-use qcs::run::{Found, Hooks, MeasureConfig, Progress, Run};
+use qcs::methods::Kind;
+use qcs::reconstruct::Progress;
+use qcs::run::{Found, Hooks, MeasureConfig, Run};
 use qcs::sweep::{Collected, Ended, Materials, Point, Sweep, Watcher, execute, flat_keys, value_of};
 use qcs::{Error, Result};
 
+use super::flags::{Flags, MethodFlags};
 use super::progress::{Display, clock};
 use super::{Global, signals, table, terminal};
 
@@ -58,7 +60,7 @@ struct Settings(Vec<(String, Vec<String>)>);
 impl Args for Settings {
     fn augment_args(command: clap::Command) -> clap::Command {
         // Help and short names are those of `qcs run`.
-        let known = Flags::augment_args(MeasureConfig::augment_args(clap::Command::new("run")));
+        let known = MethodFlags::augment_args(Flags::<MeasureConfig>::augment_args(clap::Command::new("run")));
         let arg = |key: &'static str| {
             let twin = known.get_arguments().find(|arg| arg.get_id() == key);
             let help = match (twin.and_then(Arg::get_help), key) {
@@ -341,7 +343,7 @@ impl Watcher for Watch<'_> {
 }
 
 impl Hooks for Watch<'_> {
-    fn begin(&mut self, _: &dyn Kind, resumed: bool) {
+    fn begin(&mut self, _: &Kind, resumed: bool) {
         let title = if resumed {
             format!("{} (goes on)", self.title)
         } else {
@@ -358,7 +360,7 @@ impl Hooks for Watch<'_> {
         self.display.show(progress);
     }
 
-    fn end(&mut self, _: &dyn Kind) {
+    fn end(&mut self, _: &Kind) {
         self.display.finish();
     }
 

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 /// Which device computes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum DeviceChoice {
+pub enum Device {
     /// The first GPU if it is usable, else the CPU
     #[default]
     Auto,
@@ -19,7 +19,7 @@ pub enum DeviceChoice {
     Cuda(Vec<usize>),
 }
 
-impl FromStr for DeviceChoice {
+impl FromStr for Device {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -46,7 +46,7 @@ impl FromStr for DeviceChoice {
     }
 }
 
-impl fmt::Display for DeviceChoice {
+impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
@@ -70,7 +70,7 @@ pub struct Opened {
 ///
 /// # Errors
 /// [`Error::Device`] if a GPU was asked for by name and cannot be used, with the reason.
-pub fn open(device: &DeviceChoice, precision: Option<Precision>, threads: usize) -> Result<Opened> {
+pub fn open(device: &Device, precision: Option<Precision>, threads: usize) -> Result<Opened> {
     let cpu = |note: Option<String>| {
         Ok(Opened {
             engine: Box::new(CpuEngine::new(threads).rounding(precision.unwrap_or_default())) as Box<dyn Engine>,
@@ -78,16 +78,16 @@ pub fn open(device: &DeviceChoice, precision: Option<Precision>, threads: usize)
         })
     };
     match device {
-        DeviceChoice::Cpu => cpu(None),
-        DeviceChoice::Auto if !cuda::driver_is_installed() => cpu(None),
-        DeviceChoice::Auto => match CudaEngine::new(0, precision) {
+        Device::Cpu => cpu(None),
+        Device::Auto if !cuda::driver_is_installed() => cpu(None),
+        Device::Auto => match CudaEngine::new(0, precision) {
             Ok(engine) => Ok(Opened {
                 engine: Box::new(engine),
                 note: None,
             }),
             Err(reason) => cpu(Some(format!("computing on the CPU: {reason}"))),
         },
-        DeviceChoice::Cuda(numbers) => {
+        Device::Cuda(numbers) => {
             let open = |&n: &usize| CudaEngine::new(n, precision).map(|e| Box::new(e) as Box<dyn Engine>);
             let mut engines = numbers.iter().map(open).collect::<Result<Vec<_>>>()?;
             let engine = match engines.len() {
@@ -106,11 +106,11 @@ mod tests {
     #[test]
     fn devices_are_read_as_they_are_shown() {
         for text in ["auto", "cpu", "cuda:0", "cuda:3,1"] {
-            assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<Device>().unwrap().to_string(), text);
         }
-        assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(vec![0]));
+        assert_eq!("cuda".parse::<Device>().unwrap(), Device::Cuda(vec![0]));
         for text in ["", "gpu", "cuda:", "cuda:x", "cuda:0,", "cuda:1,1", "cuda:-1"] {
-            assert!(text.parse::<DeviceChoice>().is_err(), "{text}");
+            assert!(text.parse::<Device>().is_err(), "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ pub mod cuda;
 mod precision;
 mod several;
 
-pub use choice::{DeviceChoice, Opened, open};
+pub use choice::{Device, Opened, open};
 pub use precision::Precision;
 pub use several::SeveralEngines;
 

@@ -1,9 +1,11 @@
 //! The methods: how images come out of measurements and a prior. A folder each, and [`METHODS`] is the list.
 //!
-//! A [`Kind`] knows a method's name and its settings; a [`Method`] is a kind with its settings, and says what the driver of
-//! `run` must know: the passes over the states, each a plan and its steps, and what is told of a state afterwards.
+//! A [`Kind`] names a method, a [`Method`] is a kind with its settings, of which any may be left open, and an [`Algorithm`]
+//! is a method with none left open: it says what the driver must know, the passes over the states, each a plan and its
+//! steps, and what is told of a state afterwards.
 
 pub mod langevin;
+mod method;
 pub(crate) mod options;
 mod preset;
 pub mod projection;
@@ -13,121 +15,20 @@ pub mod turbo;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use toml::Table;
-
-pub use options::{Options, shown};
+pub use langevin::{QcsSgm, QcsSgmPlus};
+pub use method::{BIPG, DEFAULT, Kind, METHODS, Method, ONE_SHOT, QCS_SGM, QCS_SGM_PLUS, TURBO, find, own, parse_list};
+pub use options::{Options, Setting, shown};
 pub use preset::{PRESETS, Preset};
+pub use projection::Projection;
 pub use score::{ScorePlan, likelihood_score, prior_score};
+pub use turbo::Turbo;
 
 use crate::engine::Wait;
 use crate::plan::{Plan, Step, Target, TensorId};
 use crate::prior::Prior;
 use crate::problem::Problem;
-use crate::{Error, Images, Result};
-
-/// All methods, in the order in which results are shown.
-pub const METHODS: [&dyn Kind; 5] = [
-    &langevin::QCS_SGM,
-    &langevin::QCS_SGM_PLUS,
-    &turbo::TURBO,
-    &projection::BIPG,
-    &projection::ONE_SHOT,
-];
-
-/// The method that runs if none is named.
-pub const DEFAULT: &str = "ep";
-
-/// Every method's flags: each setting has one name, so that a flag reaches all methods that have it.
-#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
-pub struct Flags {
-    #[command(flatten, next_help_heading = "QCS-SGM and QCS-SGM+")]
-    pub langevin: langevin::LangevinOptions,
-    #[command(flatten, next_help_heading = "Turbo")]
-    pub turbo: turbo::TurboOptions,
-    #[command(flatten, next_help_heading = "BIPG and OneShot")]
-    pub projection: projection::ProjectionOptions,
-}
-
-/// A method before it has settings.
-pub trait Kind: Sync {
-    /// The name on the command line, in a configuration and in file names.
-    fn key(&self) -> &'static str;
-
-    /// The name in the literature.
-    fn title(&self) -> &'static str;
-
-    /// What it is, in one line.
-    fn about(&self) -> &'static str;
-
-    /// Whether it is there to be compared with: only who names it runs it.
-    fn is_baseline(&self) -> bool {
-        false
-    }
-
-    /// The names of its settings.
-    fn names(&self) -> &'static [&'static str];
-
-    /// The settings before anybody asks for others: the model's own advice, which may be another for measurements that are
-    /// `signs`, below it the preset of the model's images. A preset that was asked for by name stands above the model.
-    ///
-    /// # Errors
-    /// [`Error::BadFile`] if the model's advice cannot be used.
-    fn defaults(&self, prior: &Prior, preset: Option<&Preset>, signs: bool) -> Result<Table>;
-
-    /// The flags that are this method's, as settings.
-    fn of_flags(&self, flags: &Flags) -> Table;
-
-    /// The settings of `above`, and those of `below` where one is not given.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] if a key is unknown or a value of another type.
-    fn over(&self, above: &Table, below: &Table) -> Result<Table>;
-
-    /// The settings with every default written down.
-    ///
-    /// # Errors
-    /// As [`Kind::method`].
-    fn resolve(&self, settings: &Table) -> Result<Table>;
-
-    /// The method with these settings.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] if a setting is missing, unknown or of another type, [`Error::Setting`] if one is out of range.
-    fn method(&self, settings: &Table) -> Result<Box<dyn Method>>;
-}
-
-/// The method of this key.
-///
-/// # Errors
-/// [`Error::Setting`] for an unknown key; the message lists the known ones.
-pub fn find(key: &str) -> Result<&'static dyn Kind> {
-    METHODS.into_iter().find(|kind| kind.key() == key).ok_or_else(|| {
-        let keys: Vec<&str> = METHODS.iter().map(|kind| kind.key()).collect();
-        Error::setting("method", format!("{key:?} is unknown: there are {}", keys.join(", ")))
-    })
-}
-
-/// Every method that is no baseline.
-pub fn own() -> Vec<&'static dyn Kind> {
-    METHODS.into_iter().filter(|kind| !kind.is_baseline()).collect()
-}
-
-/// The methods of a list like "diag,ep", of `all`, which is every one but the baselines, or of `both`, which is QCS-SGM and
-/// QCS-SGM+.
-///
-/// # Errors
-/// As [`find`], and if a method is named twice.
-pub fn parse_list(list: &str) -> Result<Vec<&'static dyn Kind>> {
-    let keys: Vec<&str> = match list {
-        "all" => return Ok(own()),
-        "both" => vec!["diag", "ep"],
-        _ => list.split(',').map(str::trim).collect(),
-    };
-    match keys.iter().enumerate().find(|(i, key)| keys[..*i].contains(key)) {
-        Some((_, key)) => Err(Error::setting("method", format!("{key} is named twice"))),
-        None => keys.into_iter().map(find).collect(),
-    }
-}
+use crate::{Images, Result};
+use method::MethodOptions;
 
 /// What a method works on: a prior and, unless it draws from the prior alone, a problem.
 #[derive(Clone, Copy)]
@@ -138,8 +39,8 @@ pub struct Given<'a> {
     pub chains: usize,
 }
 
-/// A kind with its settings.
-pub trait Method {
+/// A method with every setting: what the driver executes.
+pub trait Algorithm {
     /// Refuses a prior or a problem that the method cannot work with.
     ///
     /// # Errors

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::{Denoiser, Ncsnv2, Network, Prior, Schedule, UNet, parameters, square};
+use super::registry::{self, check_halvings, shape_of};
+use super::{Denoiser, Prior, Schedule, parameters};
 use crate::files::safetensors::{self, TensorFile};
 use crate::{Error, ImageShape, Result};
 
 impl Prior {
-    /// Reads an NCSNv2 with the original key names, or a U-Net of `weights/training`.
+    /// Reads a network of [`registry`](super::registry): an NCSNv2 with the original key names, or a U-Net of `weights/training`.
     ///
     /// `image` overrides the image size in the file's metadata (`image_size`), which a file from elsewhere may lack.
     pub fn open(path: &Path, image: Option<ImageShape>) -> Result<Self> {
@@ -30,7 +31,7 @@ impl Prior {
 
 /// Errors are the file's fault; its name is not in them yet.
 fn parse(file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Prior> {
-    let network = infer(file, image)?;
+    let network = registry::network(file, image)?;
     let what = network.describe();
     let mut weights = HashMap::new();
     for param in parameters(network.as_ref()) {
@@ -62,87 +63,6 @@ fn parse(file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Prior> {
         Some(denoiser) => prior.with_denoiser(denoiser),
         None => Ok(prior),
     }
-}
-
-fn shape_of(file: &TensorFile<'_>, name: &str) -> Result<Vec<usize>> {
-    let missing = || {
-        format!("tensor `{name}` is missing: not an NCSNv2 checkpoint with the original key names, nor a U-Net of ours")
-    };
-    file.shape(name).ok_or_else(|| Error::usage(missing()))
-}
-
-/// Which network it is, from the names and shapes of its tensors; the size of its images from the metadata or the caller.
-fn infer(file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Box<dyn Network>> {
-    let first = "begin_conv.weight";
-    let shape = shape_of(file, first)?;
-    let [width, inputs, 3, 3] = shape[..] else {
-        return Err(Error::usage(format!(
-            "`{first}` has shape {shape:?}, not [ngf, channels, 3, 3]"
-        )));
-    };
-    let block = |depth: usize, block: usize| format!("down.{depth}.{block}.conv1.weight");
-    let is_unet = file.has(&block(0, 0));
-    let channels = if is_unet { inputs.saturating_sub(1) } else { inputs };
-    if width < 2 || channels == 0 {
-        return Err(Error::usage(format!(
-            "`{first}` has {width} feature maps of {inputs} channels: nothing a network can use"
-        )));
-    }
-    let image = image_of(file, image, channels)?;
-    if !is_unet {
-        check_halvings("NCSNv2", image, 1)?;
-        return Ok(Box::new(Ncsnv2 { ngf: width, image }));
-    }
-    let blocks = (0..).take_while(|&j| file.has(&block(0, j))).count();
-    let widths: Vec<usize> = (0..)
-        .map_while(|depth| file.shape(&block(depth, 0))?.first().copied())
-        .collect();
-    if let Some(narrow) = widths.iter().position(|&width| width < 2) {
-        let name = block(narrow, 0);
-        return Err(Error::usage(format!(
-            "`{name}` has too few feature maps: a norm compares two"
-        )));
-    }
-    check_halvings("this U-Net", image, widths.len() - 1)?;
-    Ok(Box::new(UNet { widths, blocks, image }))
-}
-
-fn image_of(file: &TensorFile<'_>, image: Option<ImageShape>, channels: usize) -> Result<ImageShape> {
-    let image = match (image, file.text("image_size")) {
-        (Some(image), _) => image,
-        (None, Some(size)) => match size.parse::<usize>() {
-            Ok(size) if (2..=4096).contains(&size) => square(channels, size),
-            _ => return Err(Error::usage(format!("metadata `image_size` is not a size: {size:?}"))),
-        },
-        (None, None) => {
-            let reason = "the metadata lack `image_size`; name the images' shape with --shape C,H,W";
-            return Err(Error::usage(reason));
-        }
-    };
-    if image.channels != channels {
-        return Err(Error::usage(format!(
-            "this prior is for {channels}-channel images, but the images at hand have {}",
-            image.channels
-        )));
-    }
-    Ok(image)
-}
-
-fn check_halvings(network: &str, image: ImageShape, times: usize) -> Result<()> {
-    let divides = |side: usize| {
-        u32::try_from(times)
-            .ok()
-            .and_then(|t| 1usize.checked_shl(t))
-            .is_some_and(|d| side.is_multiple_of(d))
-    };
-    if divides(image.height) && divides(image.width) {
-        return Ok(());
-    }
-    let reason = match times {
-        1 => format!("{network} halves the image once: height and width must be even, not {image}"),
-        _ => format!("{network} halves the image {times} times: height and width must allow that, unlike {image}"),
-    };
-    Err(Error::usage(reason))
 }
 
 /// The values of the tensor `name`.

@@ -24,9 +24,6 @@ pub struct Generator {
     pub source: PathBuf,
 }
 
-/// The file is part of the binary, as the score network is.
-const WEIGHTS: &[u8] = include_bytes!("../../weights/mnist-vae.safetensors");
-
 /// Values of every layer for [`LANES`] latent vectors.
 #[derive(Clone, Debug)]
 pub struct Activations {
@@ -48,7 +45,7 @@ struct Dense {
 
 impl Generator {
     /// What names the shipped generator where a path could stand.
-    pub const SHIPPED: &str = "bundled:mnist-vae";
+    pub const SHIPPED: &str = crate::bundled::GENERATOR;
 
     /// Reads the generator of this name: a file, or the shipped one.
     ///
@@ -58,7 +55,7 @@ impl Generator {
         let path = Path::new(name);
         let read = |bytes: &[u8]| safetensors::read_bytes(path, bytes, |file| Self::parse(file, path));
         if name == Self::SHIPPED {
-            read(WEIGHTS)
+            read(crate::bundled::file(name)?)
         } else {
             read(&crate::files::map(path)?)
         }
@@ -240,7 +237,7 @@ fn sigmoid(v: f32) -> f32 {
     1.0 / (1.0 + (-v).exp())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "bundled"))]
 mod tests {
     use super::*;
 

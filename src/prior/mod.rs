@@ -3,9 +3,11 @@
 pub mod convert;
 mod denoiser;
 mod file;
+mod frame;
 mod generator;
 mod layers;
 mod ncsnv2;
+mod registry;
 mod schedule;
 mod shipped;
 mod unet;
@@ -20,8 +22,9 @@ use qcs_kernels::philox::{Domain, Stream};
 use crate::plan::{Contents, Op, Param, PlanBuilder, Target, TensorId};
 use crate::{ImageShape, Result};
 pub use denoiser::Denoiser;
+pub use frame::Frame;
 pub use generator::{Activations, Generator, LANES, Lane};
-pub use ncsnv2::Ncsnv2;
+pub use ncsnv2::{Depth, Ncsnv2};
 pub use schedule::Schedule;
 pub use unet::UNet;
 
@@ -118,7 +121,7 @@ impl Prior {
 
     /// A network of the shipped priors' kind and so many feature maps, with random weights.
     pub fn random_of_width(width: usize, image: ImageShape, seed: u64) -> Self {
-        Self::random(Ncsnv2 { ngf: width, image }, seed)
+        Self::random(Ncsnv2::new(width, image), seed)
     }
 
     pub fn network(&self) -> &dyn Network {

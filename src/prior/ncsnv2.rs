@@ -1,24 +1,85 @@
-//! NCSNv2, written down once: four residual stages, four refine blocks, one norm, two end convolutions.
+//! NCSNv2, written down once: residual stages, refine blocks, one norm, two end convolutions; and its deeper forms for larger
+//! images.
 //!
 //! The score depends on the noise level only through the division by beta at the very end, so the same weights serve
 //! any list of levels inside the trained range.
 
-use super::Network;
 use super::layers::Layers;
-use crate::ImageShape;
+use super::registry::{check_halvings, first_layer, image_of};
+use super::{Frame, Network};
+use crate::files::safetensors::TensorFile;
 use crate::plan::{Activation, NetworkOp, PlanBuilder, TensorId};
+use crate::{ImageShape, Result};
 
-/// The width of the network and the images it was trained on.
+/// How many stages there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Four stages, one of which halves: MNIST, CIFAR-10, CelebA
+    Plain,
+    /// Five, two of which halve: LSUN
+    Deeper,
+    /// Six, three of which halve: FFHQ
+    Deepest,
+}
+
+impl Depth {
+    /// By the names of the stages that the shallower networks lack.
+    pub(super) fn of(has: impl Fn(&str) -> bool) -> Self {
+        if has("res31.0.conv1.weight") {
+            Self::Deepest
+        } else if has("res5.0.conv1.weight") {
+            Self::Deeper
+        } else {
+            Self::Plain
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "NCSNv2",
+            Self::Deeper => "NCSNv2Deeper",
+            Self::Deepest => "NCSNv2Deepest",
+        }
+    }
+
+    pub(super) fn halvings(self) -> usize {
+        match self {
+            Self::Plain => 1,
+            Self::Deeper => 2,
+            Self::Deepest => 3,
+        }
+    }
+}
+
+/// The width of the network, its depth, and the images it was trained on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ncsnv2 {
-    /// Feature maps of the first stage; the later ones have twice as many.
+    /// Feature maps of the first stage; the later ones have twice as many, or four times.
     pub ngf: usize,
+    pub depth: Depth,
     pub image: ImageShape,
+}
+
+impl Ncsnv2 {
+    /// Of four stages.
+    pub const fn new(ngf: usize, image: ImageShape) -> Self {
+        let depth = Depth::Plain;
+        Self { ngf, depth, image }
+    }
+
+    /// Width and depth are in the shapes and names.
+    pub(super) fn describe_file(file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Self> {
+        let (ngf, channels) = first_layer(file)?;
+        let image = image_of(file, image, channels)?;
+        let depth = Depth::of(|name| file.has(name));
+        check_halvings(depth.name(), image, depth.halvings())?;
+        Ok(Self { ngf, depth, image })
+    }
 }
 
 impl Network for Ncsnv2 {
     fn describe(&self) -> String {
-        format!("NCSNv2, ngf {}", self.ngf)
+        format!("{}, ngf {}", self.depth.name(), self.ngf)
     }
 
     fn image(&self) -> ImageShape {
@@ -26,7 +87,9 @@ impl Network for Ncsnv2 {
     }
 
     fn push(&self, plan: &mut PlanBuilder, x: TensorId, level: TensorId, score: TensorId) {
-        Layers { plan }.ncsnv2(self, x, level, score);
+        Frame::Ncsnv2.push(plan, self.image, [x, level, score], |layers, input| {
+            layers.ncsnv2(self, input)
+        });
     }
 }
 
@@ -43,28 +106,40 @@ enum Resample {
 
 /// The building blocks of this network.
 impl Layers<'_> {
-    fn ncsnv2(&mut self, &Ncsnv2 { ngf, image }: &Ncsnv2, x: TensorId, level: TensorId, score: TensorId) {
-        let input = self.map(image.channels, image.height, image.width);
-        self.plan.push(NetworkOp::LoadImage { x, output: input });
+    fn ncsnv2(&mut self, network: &Ncsnv2, input: TensorId) -> TensorId {
+        let ngf = network.ngf;
         let begin = self.conv3("begin_conv", input, Activation::None, ngf, 1, true, None);
-
         let layer1 = self.stage("res1", begin, ngf, 1, Resample::Keep);
         let layer2 = self.stage("res2", layer1, 2 * ngf, 1, Resample::Halve);
-        let layer3 = self.stage("res3", layer2, 2 * ngf, 2, Resample::Dilate);
-        let layer4 = self.stage("res4", layer3, 2 * ngf, 4, Resample::Dilate);
-
-        let ref1 = self.refine("refine1", &[layer4], 2 * ngf, 1);
-        let ref2 = self.refine("refine2", &[layer3, ref1], 2 * ngf, 1);
-        let ref3 = self.refine("refine3", &[layer2, ref2], ngf, 1);
-        let ref4 = self.refine("refine4", &[layer1, ref3], ngf, 3);
-
-        let norm = self.norm("normalizer", ref4);
-        let output = self.conv3("end_conv", ref4, norm, image.channels, 1, true, None);
-        self.plan.push(NetworkOp::StoreScore {
-            input: output,
-            level,
-            score,
-        });
+        let end = match network.depth {
+            Depth::Plain => {
+                let layer3 = self.stage("res3", layer2, 2 * ngf, 2, Resample::Dilate);
+                let layer4 = self.stage("res4", layer3, 2 * ngf, 4, Resample::Dilate);
+                let ref1 = self.refine("refine1", &[layer4], 2 * ngf, 1);
+                let ref2 = self.refine("refine2", &[layer3, ref1], 2 * ngf, 1);
+                let ref3 = self.refine("refine3", &[layer2, ref2], ngf, 1);
+                self.refine("refine4", &[layer1, ref3], ngf, 3)
+            }
+            Depth::Deeper | Depth::Deepest => {
+                let layer3 = self.stage("res3", layer2, 2 * ngf, 1, Resample::Halve);
+                let layer31 = match network.depth {
+                    Depth::Deepest => Some(self.stage("res31", layer3, 2 * ngf, 1, Resample::Halve)),
+                    _ => None,
+                };
+                let layer4 = self.stage("res4", layer31.unwrap_or(layer3), 4 * ngf, 2, Resample::Dilate);
+                let layer5 = self.stage("res5", layer4, 4 * ngf, 4, Resample::Dilate);
+                let ref1 = self.refine("refine1", &[layer5], 4 * ngf, 1);
+                let mut fused = self.refine("refine2", &[layer4, ref1], 2 * ngf, 1);
+                if let Some(layer31) = layer31 {
+                    fused = self.refine("refine31", &[layer31, fused], 2 * ngf, 1);
+                }
+                let ref3 = self.refine("refine3", &[layer3, fused], 2 * ngf, 1);
+                let ref4 = self.refine("refine4", &[layer2, ref3], ngf, 1);
+                self.refine("refine5", &[layer1, ref4], ngf, 3)
+            }
+        };
+        let norm = self.norm("normalizer", end);
+        self.conv3("end_conv", end, norm, network.image.channels, 1, true, None)
     }
 
     /// Two residual blocks; the first one may change the resolution.

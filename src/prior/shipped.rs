@@ -1,25 +1,22 @@
 //! The prior that comes with the program: a U-Net trained on the MNIST training images.
 
 use super::Prior;
-use crate::Result;
-
-/// The file is part of the binary, so that the demo needs nothing beside it.
-const WEIGHTS: &[u8] = include_bytes!("../../weights/mnist-unet.safetensors");
+use crate::{Result, bundled};
 
 impl Prior {
     /// What names the shipped prior where a path could stand.
-    pub const SHIPPED: &str = "bundled:mnist";
+    pub const SHIPPED: &str = bundled::PRIOR;
 
     /// The shipped prior.
     ///
     /// # Errors
-    /// None that a tested build can meet: the weights are part of it.
+    /// If the build has none.
     pub fn shipped() -> Result<Self> {
-        Self::from_bytes(Self::SHIPPED, WEIGHTS, None)
+        Self::from_bytes(Self::SHIPPED, bundled::file(Self::SHIPPED)?, None)
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "bundled"))]
 mod tests {
     use super::*;
     use crate::ImageShape;

@@ -7,10 +7,12 @@
 //!                                       └ mean, shrink.1 → down.2, grow.1 ┘
 //! ```
 
-use super::Network;
 use super::layers::Layers;
-use crate::ImageShape;
-use crate::plan::{Activation, NetworkOp, PlanBuilder, TensorId};
+use super::registry::{check_halvings, first_layer, image_of};
+use super::{Frame, Network};
+use crate::files::safetensors::TensorFile;
+use crate::plan::{Activation, PlanBuilder, TensorId};
+use crate::{Error, ImageShape, Result};
 
 /// Widths, blocks, and the images it was trained on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,46 +35,8 @@ impl Network for UNet {
     }
 
     fn push(&self, plan: &mut PlanBuilder, x: TensorId, level: TensorId, score: TensorId) {
-        let image = self.image;
-        let mut layers = Layers { plan };
-        let input = layers.map(image.channels + 1, image.height, image.width);
-        layers.plan.push(NetworkOp::LoadScaled {
-            x,
-            level,
-            output: input,
-        });
-        let mut h = layers.conv3("begin_conv", input, Activation::None, self.widths[0], 1, true, None);
-        let mut passed = Vec::with_capacity(self.widths.len());
-        for (depth, &width) in self.widths.iter().enumerate() {
-            if let Some(before) = depth.checked_sub(1) {
-                let small = layers.mean_pool(h, None);
-                h = layers.conv3(
-                    &format!("shrink.{before}"),
-                    small,
-                    Activation::None,
-                    width,
-                    1,
-                    true,
-                    None,
-                );
-            }
-            h = self.group(&mut layers, &format!("down.{depth}"), h);
-            passed.push(h);
-        }
-        passed.pop();
-        for (depth, skip) in passed.into_iter().enumerate().rev() {
-            let grow = format!("grow.{depth}");
-            let small = layers.conv(&grow, h, Activation::None, self.widths[depth], 1, 1, true, None);
-            let sum = layers.resize_add(small, skip);
-            h = self.group(&mut layers, &format!("up.{depth}"), sum);
-        }
-        let norm = layers.norm("normalizer", h);
-        let output = layers.conv3("end_conv", h, norm, image.channels, 1, true, None);
-        layers.plan.push(NetworkOp::StoreMixed {
-            x,
-            input: output,
-            level,
-            score,
+        Frame::Edm.push(plan, self.image, [x, level, score], |layers, input| {
+            self.layers(layers, input)
         });
     }
 }
@@ -87,7 +51,69 @@ impl UNet {
         }
     }
 
+    /// Whether a file that names no network holds one.
+    pub(super) fn recognised(file: &TensorFile<'_>) -> bool {
+        file.has(&first_of(0, 0))
+    }
+
+    /// Widths and blocks are in the shapes.
+    pub(super) fn describe_file(file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Self> {
+        let (_, inputs) = first_layer(file)?;
+        // One channel says the level.
+        let channels = inputs - 1;
+        if channels == 0 {
+            let reason = "`begin_conv.weight` takes one channel: the level, and no image";
+            return Err(Error::usage(reason));
+        }
+        let image = image_of(file, image, channels)?;
+        let blocks = (0..).take_while(|&j| file.has(&first_of(0, j))).count();
+        let widths: Vec<usize> = (0..)
+            .map_while(|depth| file.shape(&first_of(depth, 0))?.first().copied())
+            .collect();
+        if widths.is_empty() {
+            let name = first_of(0, 0);
+            return Err(Error::usage(format!("tensor `{name}` is missing: not a U-Net of ours")));
+        }
+        if let Some(narrow) = widths.iter().position(|&width| width < 2) {
+            let name = first_of(narrow, 0);
+            return Err(Error::usage(format!(
+                "`{name}` has too few feature maps: a norm compares two"
+            )));
+        }
+        check_halvings("this U-Net", image, widths.len() - 1)?;
+        Ok(Self { widths, blocks, image })
+    }
+
+    /// From the framed input to a map of the image's channels.
+    fn layers(&self, layers: &mut Layers<'_>, input: TensorId) -> TensorId {
+        let mut h = layers.conv3("begin_conv", input, Activation::None, self.widths[0], 1, true, None);
+        let mut passed = Vec::with_capacity(self.widths.len());
+        for (depth, &width) in self.widths.iter().enumerate() {
+            if let Some(before) = depth.checked_sub(1) {
+                let small = layers.mean_pool(h, None);
+                let shrink = format!("shrink.{before}");
+                h = layers.conv3(&shrink, small, Activation::None, width, 1, true, None);
+            }
+            h = self.group(layers, &format!("down.{depth}"), h);
+            passed.push(h);
+        }
+        passed.pop();
+        for (depth, skip) in passed.into_iter().enumerate().rev() {
+            let grow = format!("grow.{depth}");
+            let small = layers.conv(&grow, h, Activation::None, self.widths[depth], 1, 1, true, None);
+            let sum = layers.resize_add(small, skip);
+            h = self.group(layers, &format!("up.{depth}"), sum);
+        }
+        let norm = layers.norm("normalizer", h);
+        layers.conv3("end_conv", h, norm, self.image.channels, 1, true, None)
+    }
+
     fn group(&self, layers: &mut Layers<'_>, name: &str, x: TensorId) -> TensorId {
         (0..self.blocks).fold(x, |x, block| layers.residual(&format!("{name}.{block}"), x, 1))
     }
+}
+
+/// The first weight of a block.
+fn first_of(depth: usize, block: usize) -> String {
+    format!("down.{depth}.{block}.conv1.weight")
 }

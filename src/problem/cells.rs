@@ -47,6 +47,46 @@ impl Cells {
         Ok(Self { m, lower, upper })
     }
 
+    /// The cells of signs, `[B, M]`: 0 and more count as positive.
+    ///
+    /// # Errors
+    /// As [`Cells::new`], and if a sign is NaN.
+    pub fn from_signs(m: usize, signs: &[f64]) -> Result<Self> {
+        if let Some(at) = signs.iter().position(|sign| sign.is_nan()) {
+            return Err(Error::usage(format!("sign {at} is not a number")));
+        }
+        let codes: Vec<usize> = signs.iter().map(|&sign| usize::from(sign >= 0.0)).collect();
+        Self::from_codes(m, &codes, &[0.0])
+    }
+
+    /// The cells of a quantiser of your own: `codes`, `[B, M]`, count how many of the rising `thresholds` a value has reached.
+    ///
+    /// ```
+    /// let cells = qcs::Cells::from_codes(3, &[0, 1, 2], &[-0.5, 0.5])?;
+    /// assert_eq!(cells.image(0).0[1..], [-0.5, 0.5]);
+    /// # Ok::<(), qcs::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Cells::new`], if the thresholds do not rise, or if there is no such code.
+    pub fn from_codes(m: usize, codes: &[usize], thresholds: &[f64]) -> Result<Self> {
+        if thresholds.is_empty() || !thresholds.iter().all(|t| t.is_finite()) || !thresholds.is_sorted_by(|a, b| a < b)
+        {
+            return Err(Error::usage(
+                "the quantiser's thresholds must be finite numbers that rise",
+            ));
+        }
+        if let Some(at) = codes.iter().position(|&code| code > thresholds.len()) {
+            let (code, most) = (codes[at], thresholds.len());
+            return Err(Error::usage(format!(
+                "code {at} is {code}, but {most} thresholds have the codes 0 to {most}"
+            )));
+        }
+        let below = |code: &usize| code.checked_sub(1).map_or(f64::NEG_INFINITY, |k| thresholds[k]);
+        let above = |code: &usize| thresholds.get(*code).copied().unwrap_or(f64::INFINITY);
+        Self::new(m, codes.iter().map(below).collect(), codes.iter().map(above).collect())
+    }
+
     /// M, the number of measurements of one image.
     pub fn m(&self) -> usize {
         self.m
@@ -103,6 +143,22 @@ mod tests {
         for other in [(0.1, INF), (-INF, 0.1), (0.0, 1.0), (-1.0, 0.0), (-1.0, 1.0)] {
             assert!(!are_signs(&[(0.0, INF), other]), "{other:?}");
         }
+    }
+
+    #[test]
+    fn codes_and_signs_are_cells() {
+        let cells = Cells::from_codes(2, &[0, 1, 2, 3], &[-1.0, 0.0, 2.5]).unwrap();
+        assert_eq!(cells.image(0), (&[-INF, -1.0][..], &[-1.0, 0.0][..]));
+        assert_eq!(cells.image(1), (&[0.0, 2.5][..], &[2.5, INF][..]));
+        let signs = Cells::from_signs(3, &[1.0, -1.0, 0.0]).unwrap();
+        assert!(signs.are_signs());
+        assert_eq!(signs.image(0), (&[0.0, -INF, 0.0][..], &[INF, 0.0, INF][..]));
+        for thresholds in [&[][..], &[0.0, 0.0], &[1.0, 0.0], &[f64::NAN], &[INF]] {
+            assert!(Cells::from_codes(1, &[0], thresholds).is_err(), "{thresholds:?}");
+        }
+        let message = Cells::from_codes(1, &[0, 2], &[0.5]).unwrap_err().to_string();
+        assert!(message.contains("code 1 is 2"), "{message}");
+        assert!(Cells::from_signs(1, &[f64::NAN]).is_err());
     }
 
     fn refusal(lower: &[f64], upper: &[f64]) -> String {

@@ -36,6 +36,10 @@ impl Ensemble {
     /// outside [0, 1), or either not finite.
     pub fn build(&self, m: usize, n: usize, seed: u64) -> Result<(Matrix, Option<Spectrum>)> {
         self.validate(m, n)?;
+        crate::pool::install(|| self.draw(m, n, seed))
+    }
+
+    fn draw(&self, m: usize, n: usize, seed: u64) -> Result<(Matrix, Option<Spectrum>)> {
         let (values, spectrum) = match *self {
             Self::Gaussian => (scaled(gaussian(m, n, seed, MAIN), 1.0 / (m as f64).sqrt()), None),
             Self::RowOrthogonal => {

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::Values;
 use crate::error::{Error, Result};
+use crate::pool;
 
 /// The sensing matrix: M rows (measurements), N columns (pixels, flattened C, H, W), row-major;
 /// every entry is finite.
@@ -81,14 +82,14 @@ impl Matrix {
     pub fn to_f32(&self) -> Cow<'_, [f32]> {
         match &self.values {
             Values::F32(v) => Cow::Borrowed(v),
-            Values::F64(v) => Cow::Owned(v.par_iter().map(|&a| a as f32).collect()),
+            Values::F64(v) => Cow::Owned(pool::install(|| v.par_iter().map(|&a| a as f32).collect())),
         }
     }
 
     /// The values in double precision.
     pub fn to_f64(&self) -> Cow<'_, [f64]> {
         match &self.values {
-            Values::F32(v) => Cow::Owned(v.par_iter().map(|&a| f64::from(a)).collect()),
+            Values::F32(v) => Cow::Owned(pool::install(|| v.par_iter().map(|&a| f64::from(a)).collect())),
             Values::F64(v) => Cow::Borrowed(v),
         }
     }
@@ -120,8 +121,8 @@ impl Matrix {
     /// diag(A·Aᵀ), the squared norm of each row, length M.
     pub fn diag(&self) -> Vec<f64> {
         match &self.values {
-            Values::F32(v) => v.par_chunks(self.cols).map(|row| dot(row, row)).collect(),
-            Values::F64(v) => v.par_chunks(self.cols).map(|row| dot(row, row)).collect(),
+            Values::F32(v) => pool::install(|| v.par_chunks(self.cols).map(|row| dot(row, row)).collect()),
+            Values::F64(v) => pool::install(|| v.par_chunks(self.cols).map(|row| dot(row, row)).collect()),
         }
     }
 }
@@ -147,7 +148,7 @@ fn dot<T: Copy + Into<f64>, S: Copy + Into<f64>>(a: &[T], b: &[S]) -> f64 {
 
 /// values·x for row-major values.
 pub(super) fn times<T: Copy + Into<f64> + Sync>(values: &[T], cols: usize, x: &[f64]) -> Vec<f64> {
-    values.par_chunks(cols).map(|row| dot(row, x)).collect()
+    pool::install(|| values.par_chunks(cols).map(|row| dot(row, x)).collect())
 }
 
 /// valuesᵀ·z for row-major values; threads share out the columns, so each sum runs over the rows in
@@ -155,13 +156,14 @@ pub(super) fn times<T: Copy + Into<f64> + Sync>(values: &[T], cols: usize, x: &[
 pub(super) fn transpose_times<T: Copy + Into<f64> + Sync>(values: &[T], cols: usize, z: &[f64]) -> Vec<f64> {
     const COLUMNS: usize = 512;
     let mut out = vec![0.0; cols];
-    out.par_chunks_mut(COLUMNS).enumerate().for_each(|(chunk, out)| {
+    let sum = |(chunk, out): (usize, &mut [f64])| {
         for (row, &z) in values.chunks_exact(cols).zip(z) {
             for (out, &a) in out.iter_mut().zip(&row[chunk * COLUMNS..]) {
                 *out += a.into() * z;
             }
         }
-    });
+    };
+    pool::install(|| out.par_chunks_mut(COLUMNS).enumerate().for_each(sum));
     out
 }
 

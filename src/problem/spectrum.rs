@@ -30,6 +30,10 @@ impl Spectrum {
     /// [`Error::Failed`] if the iteration does not converge, which finite input of sane scale does
     /// not do.
     pub fn of(a: &Matrix) -> Result<Self> {
+        crate::pool::install(|| Self::factorise(a))
+    }
+
+    fn factorise(a: &Matrix) -> Result<Self> {
         let (m, n) = (a.rows(), a.cols());
         let par = parallelism();
         let mut gram = Mat::<f64>::zeros(m, m);
@@ -92,7 +96,7 @@ impl Spectrum {
         if self
             .u
             .as_ref()
-            .is_some_and(|u| !u.par_iter().all(|entry| entry.is_finite()))
+            .is_some_and(|u| !u.iter().all(|entry| entry.is_finite()))
         {
             return Err(Error::usage("U holds NaN or infinity"));
         }

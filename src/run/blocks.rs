@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use super::keeper::Keeper;
 use super::writer::{Brought, MethodWriter};
-use super::{Checkpoint, Driver, Hooks, Outcome, Results, Run, RunConfig, RunFolder, fingerprint};
+use super::{Hooks, Results, Run, RunConfig, RunFolder};
 use crate::engine::Engine;
 use crate::methods::Kind;
+use crate::reconstruct::{Checkpoint, Driver, Outcome, fingerprint};
 use crate::{Error, Result};
 
 /// States of a block: some megabytes of small images, and so many batches that it does not matter how the last one is filled.
@@ -23,11 +24,11 @@ pub(super) struct Part {
 
 impl Part {
     /// The blocks of a method, as a resolved configuration has them, and where their states are kept.
-    pub fn all(config: &RunConfig, folder: &RunFolder, kind: &dyn Kind) -> Result<Vec<Self>> {
+    pub fn all(config: &RunConfig, folder: &RunFolder, kind: &Kind) -> Result<Vec<Self>> {
         let images = config.share().len();
         let states = STATES.max(BATCHES.saturating_mul(config.batch.states()));
         let block = config.block.unwrap_or(states / config.chains).max(1);
-        let fingerprint = fingerprint::of_run(kind, config)?;
+        let fingerprint = format!("{}-{}", kind.key(), fingerprint::of_text(&config.to_toml()?));
         let part = |index: usize| Self {
             images: index * block..images.min((index + 1) * block),
             path: folder.checkpoint(kind, index),

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Run, fingerprint};
+use super::Run;
 use crate::engine::Engine;
 use crate::files::safetensors::{self, Slice, Tensor};
 use crate::problem::{Matrix, Spectrum};
+use crate::reconstruct::fingerprint;
 use crate::{Error, Result};
 
 /// A folder of factorisations.
@@ -60,7 +61,7 @@ impl Run {
     pub fn prepare(&self, engine: &mut dyn Engine, cache: Option<&Cache>) -> Result<Vec<String>> {
         let known = self.problem.known_spectrum().is_some();
         let needed = || {
-            let passes = self.methods.iter().flat_map(|one| one.method.passes(self.given()));
+            let passes = self.methods.iter().flat_map(|one| one.algorithm.passes(self.given()));
             passes
                 .into_iter()
                 .any(|pass| pass.compile(1, engine.target()).plan.needs_spectrum())

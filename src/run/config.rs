@@ -1,17 +1,18 @@
 //! Everything that decides a run, as TOML. Threads and device are not part of it: threads never change a result, and
 //! a device only what rounding changes.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::{MeasureConfig, Shard, Shared, fingerprint};
+use super::{MeasureConfig, Settings, Shard, Shared};
 use crate::engine::Precision;
-use crate::methods::{self, Flags, Kind, Preset};
+use crate::methods::options::words;
+use crate::methods::{self, Kind, Preset};
 use crate::prior::Prior;
 use crate::problem::Problem;
+use crate::reconstruct::fingerprint;
 use crate::{Error, ImageShape, Result};
 
 /// A run: the same configuration gives the same bits on the same kind of device. What is left open is the preset's or the
@@ -67,7 +68,7 @@ pub struct RunConfig {
     pub measure: Option<MeasureConfig>,
     /// The settings of each method, by its key
     #[serde(default)]
-    pub settings: BTreeMap<String, Table>,
+    pub settings: Settings,
     /// What the named files held when the configuration was resolved
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
@@ -81,16 +82,24 @@ pub struct Identity {
     pub problem: String,
 }
 
-/// Which pictures a run writes beside its arrays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Pictures {
-    /// None at all
-    None,
-    /// One that shows the first hundred images
-    Grid,
-    /// That and every image
-    All,
+words! {
+    /// Which pictures a run writes beside its arrays.
+    pub enum Pictures {
+        /// None at all
+        None = "none",
+        /// One that shows the first hundred images
+        Grid = "grid",
+        /// That and every image
+        All = "all",
+    }
+}
+
+impl std::str::FromStr for Pictures {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        crate::methods::options::Value::parse(text)
+    }
 }
 
 impl Pictures {
@@ -100,6 +109,23 @@ impl Pictures {
     /// What is written where nobody has said.
     pub(super) fn of_so_many(images: usize) -> Self {
         if images > Self::MOST { Self::Grid } else { Self::All }
+    }
+}
+
+/// A problem before the settings are resolved.
+#[allow(clippy::large_enum_variant)] // one of them in a run
+pub(super) enum Begun {
+    Read(Problem),
+    ToMeasure,
+}
+
+impl Begun {
+    /// Whether its measurements are signs, or will be.
+    pub(super) fn are_signs(&self, config: &RunConfig) -> bool {
+        match self {
+            Self::Read(problem) => problem.cells().are_signs(),
+            Self::ToMeasure => config.measure.as_ref().is_some_and(MeasureConfig::keeps_signs),
+        }
     }
 }
 
@@ -176,7 +202,7 @@ impl Default for RunConfig {
             block: None,
             pictures: None,
             measure: None,
-            settings: BTreeMap::new(),
+            settings: Settings::default(),
             identity: None,
         }
     }
@@ -203,17 +229,10 @@ impl RunConfig {
         Ok(config)
     }
 
-    /// Every method and setting is known and of its type; else what is not, and why.
+    /// Every method is known; else what is not, and why.
     fn check_names(&self) -> Result<(), (String, Error)> {
         for key in &self.methods {
             methods::find(key).map_err(|e| ("methods".to_owned(), e))?;
-        }
-        for (key, settings) in &self.settings {
-            let kind = methods::find(key).map_err(|e| (key.clone(), e))?;
-            for (name, value) in settings {
-                let one = Table::from_iter([(name.clone(), value.clone())]);
-                kind.over(&one, &Table::new()).map_err(|e| (name.clone(), e))?;
-            }
         }
         Ok(())
     }
@@ -235,20 +254,33 @@ impl RunConfig {
     /// # Errors
     /// If it cannot be read or measured, or if it is none or two.
     pub fn load_problem(&mut self) -> Result<Problem> {
-        self.load_problem_sharing(&mut Shared::default())
+        let shared = &mut Shared::default();
+        let begun = self.begin_problem(shared)?;
+        self.finish_problem(begun, shared)
     }
 
-    /// The same, with A from an earlier problem where that is the same.
-    pub(super) fn load_problem_sharing(&mut self, shared: &mut Shared) -> Result<Problem> {
-        match (&self.problem, &mut self.measure) {
-            (Some(path), None) => shared.know(Problem::read(path)?),
+    /// Reads the problem, where it is a file. What is measured waits until the settings are known to be right.
+    pub(super) fn begin_problem(&self, shared: &mut Shared) -> Result<Begun> {
+        match (&self.problem, &self.measure) {
+            (Some(path), None) => shared.know(Problem::read(path)?).map(Begun::Read),
             (None, Some(_)) if self.first.is_some() => Err(Error::usage(
                 "of images that are measured, `[measure]` says the `first` one",
             )),
-            (None, Some(measure)) => measure.resolve_sharing(MeasureConfig::load, shared),
+            (None, Some(_)) => Ok(Begun::ToMeasure),
             _ => Err(Error::usage(
                 "a configuration names either `problem` or `[measure]`, and not both",
             )),
+        }
+    }
+
+    /// The problem: read already, or measured now, with A from an earlier problem where that is the same.
+    pub(super) fn finish_problem(&mut self, begun: Begun, shared: &mut Shared) -> Result<Problem> {
+        match begun {
+            Begun::Read(problem) => Ok(problem),
+            Begun::ToMeasure => {
+                let measure = self.measure.as_mut().expect("there is nothing else to measure");
+                measure.resolve_sharing(MeasureConfig::load, shared)
+            }
         }
     }
 
@@ -262,21 +294,25 @@ impl RunConfig {
     ///
     /// # Errors
     /// As [`methods::find`], and if there is none.
-    pub fn kinds(&self) -> Result<Vec<&'static dyn Kind>> {
+    pub fn kinds(&self) -> Result<Vec<&'static Kind>> {
         if self.methods.is_empty() {
             return Err(Error::setting("methods", "is empty: name one"));
         }
         self.methods.iter().map(|key| methods::find(key)).collect()
     }
 
-    /// Puts flags over the settings of every method.
+    /// Puts settings, by name and as text, over those of every method that has them.
     ///
     /// # Errors
-    /// As [`Kind::over`].
-    pub fn apply(&mut self, flags: &Flags) -> Result<()> {
+    /// As [`Method::set`](crate::methods::Method::set).
+    pub fn apply<'a>(&mut self, settings: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Result<()> {
         for kind in self.kinds()? {
-            let settings = self.settings.entry(kind.key().to_owned()).or_default();
-            *settings = kind.over(&kind.of_flags(flags), settings)?;
+            let mut above = kind.open();
+            for (name, text) in settings.clone().filter(|(name, _)| kind.has(name)) {
+                above.set(name, text)?;
+            }
+            let below = self.settings.of(kind);
+            self.settings.insert(above.over(below));
         }
         Ok(())
     }
@@ -288,11 +324,9 @@ impl RunConfig {
     /// If a setting is unknown or out of its range, or the model's advice cannot be used.
     pub(crate) fn resolve_settings(&mut self, prior: &Prior, signs: bool) -> Result<()> {
         let preset = self.preset.take().map(|name| Preset::find(&name)).transpose()?;
-        let mut settings = BTreeMap::new();
+        let mut settings = Settings::default();
         for kind in self.kinds()? {
-            let given = self.settings.remove(kind.key()).unwrap_or_default();
-            let all = kind.over(&given, &kind.defaults(prior, preset, signs)?)?;
-            settings.insert(kind.key().to_owned(), kind.resolve(&all)?);
+            settings.insert(self.settings.of(kind).completed(prior, preset, signs)?);
         }
         self.settings = settings;
         Ok(())

@@ -73,7 +73,7 @@ impl RunFolder {
     }
 
     /// Of a block of the method's images: most runs have one.
-    pub fn checkpoint(&self, method: &dyn Kind, block: usize) -> PathBuf {
+    pub fn checkpoint(&self, method: &Kind, block: usize) -> PathBuf {
         let key = method.key();
         self.path.join(match block {
             0 => format!("checkpoint-{key}.safetensors"),
@@ -81,12 +81,12 @@ impl RunFolder {
         })
     }
 
-    pub fn samples(&self, method: &dyn Kind) -> PathBuf {
+    pub fn samples(&self, method: &Kind) -> PathBuf {
         self.path.join(method.key()).join("samples.npy")
     }
 
     /// The method's folder, created if it does not exist.
-    pub(super) fn method(&self, method: &dyn Kind) -> Result<PathBuf> {
+    pub(super) fn method(&self, method: &Kind) -> Result<PathBuf> {
         let path = self.path.join(method.key());
         std::fs::create_dir_all(&path).map_err(|e| Error::io(&path, "create", e))?;
         Ok(path)

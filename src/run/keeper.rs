@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Checkpoint, Next, Observer, Progress};
 use crate::Result;
 use crate::methods::Kind;
+use crate::reconstruct::{Checkpoint, Next, Observer, Progress};
 
 /// Checkpoints are at least this far apart: a run loses no more, and writing them costs nothing that counts.
 const EVERY: Duration = Duration::from_secs(3);
@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(3);
 /// What the caller of a run wants to know and to decide.
 pub trait Hooks {
     /// A method begins, from its start or from a checkpoint.
-    fn begin(&mut self, method: &dyn Kind, resumed: bool);
+    fn begin(&mut self, method: &Kind, resumed: bool);
 
     /// How the run is set up.
     fn note(&mut self, _text: &str) {}
@@ -23,7 +23,7 @@ pub trait Hooks {
     fn progress(&mut self, progress: &Progress);
 
     /// A method has ended, or was stopped.
-    fn end(&mut self, method: &dyn Kind);
+    fn end(&mut self, method: &Kind);
 
     /// Asked after every step; `true` saves the state and ends the run.
     fn stop(&mut self) -> bool;
@@ -31,9 +31,9 @@ pub trait Hooks {
 
 /// Nobody watches, nothing stops.
 impl Hooks for () {
-    fn begin(&mut self, _: &dyn Kind, _: bool) {}
+    fn begin(&mut self, _: &Kind, _: bool) {}
     fn progress(&mut self, _: &Progress) {}
-    fn end(&mut self, _: &dyn Kind) {}
+    fn end(&mut self, _: &Kind) {}
     fn stop(&mut self) -> bool {
         false
     }

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use super::Hooks;
 use super::keeper::Keeper;
-use super::{Checkpoint, Driver, Hooks, Outcome, fingerprint};
 use crate::engine::Engine;
 use crate::files::remove_leftovers;
+use crate::reconstruct::{Checkpoint, Driver, Outcome, fingerprint};
 use crate::{Error, Result};
 
 /// The file of an unfinished run's state.

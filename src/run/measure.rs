@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use super::{Shared, demo};
+use super::Shared;
+use crate::bundled;
 use crate::files::{LoadOptions, load_images};
 use crate::methods::options::options;
-use crate::methods::{Options, Preset};
+use crate::methods::{Options, Preset, Setting};
 use crate::problem::{Ensemble, Matrix, Problem, Quantiser, Sensing, Simulation};
 use crate::{Error, Images, Result};
 
@@ -18,48 +19,40 @@ const MOST_ENTRIES: usize = 1 << 32;
 options! {
     /// y = Q(Ax + n) for images from a file or folder.
     pub struct MeasureConfig {
-        /// A file or folder that [`load_images`] reads, or [`demo::DIGITS`]
-        #[arg(skip)]
+        /// A file or folder that [`load_images`] reads, or [`bundled::DIGITS`]
         pub images: String,
         /// Index of the first image to take [default: 0]
-        #[arg(long, value_name = "I")]
-        pub first: usize,
+        pub first: usize = "I",
         /// How many are taken; all that follow `first` if absent
-        #[arg(skip)]
         pub count: usize,
         /// Law of A (gaussian, row-orthogonal, ill-conditioned, correlated) or a file with A (.npy, .safetensors)
         /// [default: gaussian]
-        #[arg(long, value_name = "LAW|FILE")]
-        pub matrix: String,
+        pub matrix: String = "LAW|FILE",
         /// Condition of the ill-conditioned A: singular values fall by kappa^(1/M)
-        #[arg(long, value_name = "KAPPA")]
-        pub kappa: f64,
+        pub kappa: f64 = "KAPPA",
         /// Correlation of the correlated A, 0 ≤ rho < 1
-        #[arg(long, value_name = "RHO")]
-        pub rho: f64,
+        pub rho: f64 = "RHO",
         /// M, the measurements of each image [default: the preset's]
-        #[arg(long, short = 'm', value_name = "M")]
-        pub measurements: usize,
+        pub measurements: usize = "M",
         /// Standard deviation of the noise before quantisation [default: 0.05]
-        #[arg(long, value_name = "SIGMA")]
-        pub sigma: f64,
+        pub sigma: f64 = "SIGMA",
         /// Bits of the quantiser, 1 to 8 [default: 1]
-        #[arg(long, value_name = "BITS")]
-        pub bits: u8,
+        pub bits: u8 = "BITS",
         /// Step of the quantiser [default: the optimum for the preset's data]
-        #[arg(long, value_name = "STEP")]
-        pub step: f64,
+        pub step: f64 = "STEP",
         /// E\[x²\] of the data at large, for the step's computation; from the preset of the images' shape if absent
-        #[arg(skip)]
         pub mean_square: f64,
         /// Of A and of the noise
-        #[arg(skip)]
         pub seed: u64,
     }
 }
 
 impl Options for MeasureConfig {
-    const NAMES: &'static [&'static str] = Self::FIELDS;
+    const SETTINGS: &'static [Setting] = Self::FIELDS;
+
+    fn set(&mut self, name: &str, text: &str) -> Result<()> {
+        self.set_field(name, text)
+    }
 
     fn over(self, mut below: Self) -> Self {
         if let Some(matrix) = &self.matrix {
@@ -107,8 +100,8 @@ impl MeasureConfig {
             count: self.count,
             ..LoadOptions::default()
         };
-        if images == Path::new(demo::DIGITS) {
-            return demo::digits(options.first, options.count);
+        if images == Path::new(bundled::DIGITS) {
+            return bundled::digits(options.first, options.count);
         }
         load_images(images, &options)
     }

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use super::blocks::Part;
 use super::writer::MethodWriter;
-use super::{Configured, Found, Results, Run, RunConfig, RunFolder, Shard, fingerprint};
-use crate::engine::{self, DeviceChoice};
+use super::{Configured, Found, Results, Run, RunConfig, RunFolder, Shard};
+use crate::engine::{self, Device};
 use crate::output::report::write_text;
+use crate::reconstruct::fingerprint;
 use crate::{Error, Result};
 
 /// More names than this are not read.
@@ -48,7 +49,7 @@ pub fn merge(out: &Path, force: bool) -> Result<(Run, Results)> {
         }
     }
     // What is computed is read; the engine is asked for its precision only.
-    let engine = engine::open(&DeviceChoice::Cpu, whole.precision, 0)?.engine;
+    let engine = engine::open(&Device::Cpu, whole.precision, 0)?.engine;
     let run = Run::load(whole, engine.as_ref())?;
     if run.config.identity != configs[0].1.identity {
         let notes = run.notes.join("; ");

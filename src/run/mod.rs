@@ -1,17 +1,12 @@
 //! A run from end to end: its configuration, its files, its checkpoints and its results.
 //!
 //! [`RunConfig`] says everything that decides a run, [`Run`] has read what the configuration names, [`RunFolder`] keeps
-//! what comes of it, and [`evaluate`] measures how good it is.
+//! what comes of it.
 
 mod blocks;
 mod cache;
-mod checkpoint;
 mod config;
 pub mod demo;
-mod direct;
-mod driver;
-mod evaluate;
-pub(crate) mod fingerprint;
 mod folder;
 mod keeper;
 mod kept;
@@ -19,6 +14,7 @@ mod lock;
 mod measure;
 mod merge;
 mod results;
+mod settings;
 mod shard;
 mod shared;
 mod trial;
@@ -28,10 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use cache::Cache;
-pub use checkpoint::Checkpoint;
 pub use config::{Batch, Identity, Pictures, RunConfig};
-pub use driver::{Driver, Next, Observer, Outcome, Progress, Unobserved};
-pub use evaluate::{compare_digits, evaluate};
 pub use folder::{Found, RunFolder};
 pub use keeper::Hooks;
 pub use kept::Kept;
@@ -39,13 +32,15 @@ pub use lock::Lock;
 pub use measure::{ENSEMBLES, MeasureConfig};
 pub use merge::merge;
 pub use results::Results;
+pub use settings::Settings;
 pub use shard::Shard;
 pub use shared::Shared;
 
 use crate::engine::Engine;
-use crate::methods::{Given, Kind, Method, Options, Preset};
+use crate::methods::{Algorithm, Given, Kind, Options, Preset};
 use crate::prior::Prior;
 use crate::problem::Problem;
+use crate::reconstruct::{Driver, fingerprint};
 use crate::{Error, ImageShape, Result};
 
 /// A run that is ready to start: model and problem are loaded, every setting is checked.
@@ -61,8 +56,8 @@ pub struct Run {
 
 /// One of the run's methods with its settings.
 struct Configured {
-    kind: &'static dyn Kind,
-    method: Box<dyn Method>,
+    kind: &'static Kind,
+    algorithm: Box<dyn Algorithm>,
 }
 
 /// Loads a model by the name a configuration gives it.
@@ -105,21 +100,14 @@ impl Run {
             let preset = MeasureConfig::of_preset(Preset::find(preset)?);
             *measure = std::mem::take(measure).over(preset);
         }
-        let methods = |config: &RunConfig| -> Result<Vec<Configured>> {
-            let configured = |kind: &'static dyn Kind| {
-                let method = kind.method(&config.settings[kind.key()])?;
-                Ok(Configured { kind, method })
-            };
-            config.kinds()?.into_iter().map(configured).collect()
+        let begun = config.begin_problem(shared)?;
+        config.resolve_settings(&prior, begun.are_signs(&config))?;
+        let configured = |kind: &'static Kind| {
+            let algorithm = config.settings.of(kind).algorithm()?;
+            Ok(Configured { kind, algorithm })
         };
-        // Whether the measurements are signs, which the model's advice may depend on, is known with the problem; whether the settings
-        // are any, before it.
-        let mut tried = config.clone();
-        tried.resolve_settings(&prior, false)?;
-        methods(&tried)?;
-        let problem = config.load_problem_sharing(shared)?;
-        config.resolve_settings(&prior, problem.cells().are_signs())?;
-        let methods = methods(&config)?;
+        let methods: Vec<Configured> = config.kinds()?.into_iter().map(configured).collect::<Result<_>>()?;
+        let problem = config.finish_problem(begun, shared)?;
         config.first = config.first.filter(|&first| first > 0);
         let there = problem.cells().count();
         config
@@ -187,11 +175,11 @@ impl Run {
     }
 
     /// Evaluations of the network for one state, by method: at most, where a state may end early.
-    pub fn evaluations(&self) -> Vec<(&'static dyn Kind, usize)> {
+    pub fn evaluations(&self) -> Vec<(&'static Kind, usize)> {
         let of = |configured: &Configured| {
-            let passes = configured.method.passes(self.given());
+            let passes = configured.algorithm.passes(self.given());
             let steps = passes.iter().map(|pass| pass.steps().len()).sum();
-            let direct = configured.method.direct(self.given());
+            let direct = configured.algorithm.direct(self.given());
             (configured.kind, direct.map_or(steps, |direct| direct.steps()))
         };
         self.methods.iter().map(of).collect()
@@ -200,7 +188,7 @@ impl Run {
     /// The number of stages of a state's first pass, whichever method has most.
     pub fn stages(&self) -> u32 {
         let last = |configured: &Configured| {
-            let passes = configured.method.passes(self.given());
+            let passes = configured.algorithm.passes(self.given());
             passes
                 .first()
                 .and_then(|pass| pass.steps().last().map(|step| step.stage))
@@ -226,7 +214,7 @@ impl Run {
     /// The driver of method number `index`.
     fn driver(&self, index: usize) -> Driver<'_> {
         Driver {
-            method: self.methods[index].method.as_ref(),
+            algorithm: self.methods[index].algorithm.as_ref(),
             given: self.given(),
             first: self.first(),
             images: self.images(),

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use super::{Checkpoint, Next, Observer, Progress, Run};
+use super::Run;
 use crate::Result;
 use crate::engine::Engine;
 use crate::methods::Kind;
+use crate::reconstruct::{Checkpoint, Next, Observer, Progress};
 
 /// Steps that are timed; the one before them is not: it finds nothing in the caches.
 const TIMED: usize = 2;
@@ -40,7 +41,7 @@ impl Run {
     ///
     /// # Errors
     /// As [`Run::execute`].
-    pub fn predicted_seconds(&self, engine: &mut dyn Engine) -> Result<Vec<(&'static dyn Kind, f64)>> {
+    pub fn predicted_seconds(&self, engine: &mut dyn Engine) -> Result<Vec<(&'static Kind, f64)>> {
         let states = (self.images() * self.config.chains) as f64;
         let mut predicted = Vec::new();
         for (index, (kind, evaluations)) in self.evaluations().into_iter().enumerate() {

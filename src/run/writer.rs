@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Pictures, Run, RunFolder, compare_digits, evaluate};
+use super::{Pictures, Run, RunFolder};
 use crate::files::npy::NpyWriter;
 use crate::methods::{Divergence, Kind, Samples};
 use crate::metrics::Tally;
 use crate::output::{Diverged, ImageMetrics, png};
+use crate::reconstruct::{compare_digits, evaluate};
 use crate::{Error, Images, Result};
 
 /// More images than this make a grid that nobody looks at.
@@ -14,7 +15,7 @@ const MOST_IN_GRID: usize = 100;
 
 /// What is known of a method's results beside its files.
 pub(super) struct Brought {
-    pub kind: &'static dyn Kind,
+    pub kind: &'static Kind,
     pub rows: Vec<ImageMetrics>,
     pub diverged: Vec<Diverged>,
     pub tally: Tally,
@@ -39,7 +40,7 @@ pub(super) struct MethodWriter<'a> {
 }
 
 impl<'a> MethodWriter<'a> {
-    pub fn begin(run: &'a Run, kind: &'static dyn Kind, folder: &RunFolder) -> Result<Self> {
+    pub fn begin(run: &'a Run, kind: &'static Kind, folder: &RunFolder) -> Result<Self> {
         let folder = folder.method(kind)?;
         let (shape, chains, images) = (run.prior.image(), run.config.chains, run.images());
         let [c, h, w] = [shape.channels, shape.height, shape.width];
@@ -136,7 +137,7 @@ impl<'a> MethodWriter<'a> {
 /// One row for each image.
 fn rows(
     run: &Run,
-    kind: &dyn Kind,
+    kind: &Kind,
     samples: &Samples,
     estimates: &Images,
     first: usize,

@@ -7,7 +7,8 @@ use super::{POINTS, Point};
 use crate::engine::Engine;
 use crate::prior::Prior;
 use crate::problem::Problem;
-use crate::run::{Found, Hooks, MeasureConfig, Run, RunConfig, RunFolder, Shared, fingerprint, load_prior};
+use crate::reconstruct::fingerprint;
+use crate::run::{Found, Hooks, MeasureConfig, Run, RunConfig, RunFolder, Shared, load_prior};
 use crate::{Error, Result};
 
 /// How a point ended.

@@ -352,7 +352,11 @@ mod tests {
         assert_eq!(points.len(), 12 + 2 * methods::own().len());
         let configs: Vec<_> = points.iter().map(|point| point.config().unwrap()).collect();
         assert_eq!(configs[0].methods, ["diag"]);
-        assert_eq!(configs[1].settings["ep"]["ep_iters"].as_integer(), Some(3));
+        let ep = methods::QcsSgmPlus {
+            ep_iters: Some(3),
+            ..Default::default()
+        };
+        assert_eq!(configs[1].settings.of(methods::QCS_SGM_PLUS), ep.into());
         assert_eq!(configs[1].measure.as_ref().unwrap().kappa, Some(1.0));
     }
 

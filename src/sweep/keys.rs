@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
-pub use crate::methods::options::value_of;
 use crate::methods::{self, METHODS, Options};
 use crate::prior::Prior;
-use crate::run::{ENSEMBLES, MeasureConfig, RunConfig, demo};
-use crate::{Error, Result};
+use crate::run::{ENSEMBLES, MeasureConfig, RunConfig};
+use crate::{Error, Result, bundled};
 
 /// Keys at the top of a configuration that a sweep may set. Of them `count` and `seed` count for measuring as well.
 const TOP: [&str; 9] = [
@@ -21,8 +20,14 @@ const INTERNAL: [&str; 1] = ["mean_square"];
 
 /// Every key, for help and messages.
 pub fn flat_keys() -> Vec<&'static str> {
-    let mut keys = [&TOP[..], &[METHOD], MeasureConfig::NAMES].concat();
-    keys.extend(METHODS.iter().flat_map(|kind| kind.names()));
+    let mut keys = [&TOP[..], &[METHOD]].concat();
+    let of_methods = METHODS.iter().flat_map(|kind| kind.settings());
+    keys.extend(
+        MeasureConfig::SETTINGS
+            .iter()
+            .chain(of_methods)
+            .map(|setting| setting.name),
+    );
     keys.sort_unstable();
     keys.dedup();
     keys.retain(|key| !INTERNAL.contains(key));
@@ -32,7 +37,7 @@ pub fn flat_keys() -> Vec<&'static str> {
 /// Whether a key is a setting of a run; "ep.xi" is that of one method.
 pub(super) fn check(key: &str) -> Result<()> {
     let known = match key.split_once('.') {
-        Some((method, name)) => methods::find(method)?.names().contains(&name),
+        Some((method, name)) => methods::find(method)?.has(name),
         None => flat_keys().contains(&key),
     };
     if known {
@@ -42,6 +47,19 @@ pub(super) fn check(key: &str) -> Result<()> {
         "{key} is no setting of a run: there are {}",
         flat_keys().join(", ")
     )))
+}
+
+/// A value as somebody types it: a number, true or false, or a text.
+pub fn value_of(text: &str) -> Value {
+    if let Ok(number) = text.parse::<i64>() {
+        Value::Integer(number)
+    } else if let Ok(number) = text.parse::<f64>() {
+        Value::Float(number)
+    } else if let Ok(flag) = text.parse::<bool>() {
+        Value::Boolean(flag)
+    } else {
+        Value::String(text.to_owned())
+    }
 }
 
 /// A value as it is shown in names and tables: 1000 or 1e6, and a path by its last part.
@@ -88,14 +106,14 @@ pub(super) fn config(settings: &BTreeMap<String, Value>) -> Result<RunConfig> {
             if of == method {
                 own.insert(name.to_owned(), value);
             }
-        } else if kind.names().contains(&key.as_str()) {
+        } else if kind.has(key) {
             // What is meant for this method alone stands above.
             own.entry(key.as_str()).or_insert(value);
         } else {
             if TOP.contains(&key.as_str()) {
                 top.insert(key.clone(), value.clone());
             }
-            if MeasureConfig::NAMES.contains(&key.as_str()) {
+            if MeasureConfig::SETTINGS.iter().any(|setting| setting.name == key) {
                 measure.insert(key.clone(), value);
             }
         }
@@ -124,9 +142,7 @@ pub(super) fn config(settings: &BTreeMap<String, Value>) -> Result<RunConfig> {
     );
     use serde::Deserialize;
     let config = RunConfig::deserialize(Value::Table(top));
-    let config = config.map_err(|e| Error::usage(e.message().replace('\n', " ")))?;
-    kind.over(&config.settings[method], &Table::new())?;
-    Ok(config)
+    config.map_err(|e| Error::usage(e.message().replace('\n', " ")))
 }
 
 /// Paths as they will still be right in another folder.
@@ -135,7 +151,7 @@ fn absolute(key: &str, value: &Value) -> Result<Value> {
         return Ok(value.clone());
     };
     let is_path = match key {
-        "model" | "images" | "problem" => ![Prior::SHIPPED, demo::DIGITS].contains(&text.as_str()),
+        "model" | "images" | "problem" => ![Prior::SHIPPED, bundled::DIGITS].contains(&text.as_str()),
         "matrix" => !ENSEMBLES.contains(&text.as_str()),
         _ => false,
     };
@@ -152,6 +168,7 @@ fn absolute(key: &str, value: &Value) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::methods::{QcsSgm, QcsSgmPlus};
 
     fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, Value> {
         pairs
@@ -164,7 +181,7 @@ mod tests {
     fn a_setting_goes_where_a_run_has_it() {
         let of = |method: &str| {
             config(&settings(&[
-                ("images", demo::DIGITS),
+                ("images", bundled::DIGITS),
                 ("count", "3"),
                 ("kappa", "1e3"),
                 ("matrix", "ill-conditioned"),
@@ -186,14 +203,19 @@ mod tests {
             (measure.kappa, measure.matrix.as_deref()),
             (Some(1e3), Some("ill-conditioned"))
         );
-        assert_eq!(ep.settings["ep"]["ep_iters"].as_integer(), Some(7));
-        assert_eq!(
-            ep.settings["ep"]["xi"].as_float(),
-            Some(0.25),
-            "the method's own stands above"
-        );
-        assert_eq!(of("diag").settings["diag"]["xi"].as_integer(), Some(2));
-        assert!(of("turbo").settings["turbo"].is_empty(), "turbo has none of these");
+        let settings = |method: &str| of(method).settings.of(methods::find(method).unwrap());
+        let ep = QcsSgmPlus {
+            ep_iters: Some(7),
+            xi: Some(0.25),
+            ..Default::default()
+        };
+        assert_eq!(settings("ep"), ep.into(), "the method's own stands above");
+        let diag = QcsSgm {
+            xi: Some(2.0),
+            ..Default::default()
+        };
+        assert_eq!(settings("diag"), diag.into());
+        assert_eq!(settings("turbo"), methods::TURBO.open(), "turbo has none of these");
     }
 
     #[test]

@@ -7,12 +7,12 @@ use qcs::engine::cuda::CudaEngine;
 use qcs::engine::{Engine, Precision};
 use qcs::files::npy;
 use qcs::likelihood::Likelihood;
-use qcs::methods::langevin::LangevinOptions;
-use qcs::methods::{Given, Method, Options, Preset};
+use qcs::methods::QcsSgmPlus;
+use qcs::methods::{Algorithm, Given, Options, Preset};
 use qcs::plan::{Op, Plan, Program, TensorId};
 use qcs::prior::Prior;
 use qcs::problem::{Cells, Ensemble, Problem, Sensing, Simulation};
-use qcs::run::{Driver, Outcome, Unobserved};
+use qcs::reconstruct::{Driver, Outcome, Unobserved};
 use qcs::{ImageShape, Images};
 use qcs_emulator::stand_in::{Child, Library};
 use qcs_kernels::sampler::step::StepRecord;
@@ -78,15 +78,15 @@ fn a_batch_that_diverged_does_not_end_the_next_one() {
         let spectrum = problem.spectrum().unwrap().clone();
         let problem = Problem::new(problem.a().clone(), cells, 0.05).unwrap();
         let problem = problem.with_spectrum(spectrum).unwrap();
-        let options = LangevinOptions {
+        let options = QcsSgmPlus {
             steps_per_level: Some(2),
             step_scale: Some(0.1),
             gamma: Some(1.0),
-            ..LangevinOptions::geometric(5.0, 0.05, 4)
+            ..QcsSgmPlus::geometric(5.0, 0.05, 4)
         };
-        let options = options.over(LangevinOptions::of_preset(Preset::find("mnist").unwrap()));
+        let options = options.over(QcsSgmPlus::of_preset(Preset::find("mnist").unwrap()));
         let driver = Driver {
-            method: &options.settings(Likelihood::default()).unwrap(),
+            algorithm: &options.settings(Likelihood::default()).unwrap(),
             given: Given {
                 prior: &prior,
                 problem: Some(&problem),
@@ -207,14 +207,14 @@ fn sample_three_levels(steps_per_level: usize) {
     };
     let images = Images::new(image, vec![0.5; 2 * image.len()]);
     let problem = Problem::simulate(images, sensing, &simulation).unwrap();
-    let options = LangevinOptions {
+    let options = QcsSgmPlus {
         steps_per_level: Some(steps_per_level),
         step_scale: Some(0.1),
-        ..LangevinOptions::geometric(1.0, 0.1, 3)
+        ..QcsSgmPlus::geometric(1.0, 0.1, 3)
     };
-    let options = options.over(LangevinOptions::of_preset(Preset::find("mnist").unwrap()));
+    let options = options.over(QcsSgmPlus::of_preset(Preset::find("mnist").unwrap()));
     let driver = Driver {
-        method: &options.settings(Likelihood::default()).unwrap(),
+        algorithm: &options.settings(Likelihood::default()).unwrap(),
         given: Given {
             prior: &prior,
             problem: Some(&problem),
@@ -252,8 +252,7 @@ fn what_runs_at_once_shares_no_memory() {
         problem: Some(&problem),
         chains: 1,
     };
-    let options =
-        LangevinOptions::geometric(5.0, 0.05, 4).over(LangevinOptions::of_preset(Preset::find("mnist").unwrap()));
+    let options = QcsSgmPlus::geometric(5.0, 0.05, 4).over(QcsSgmPlus::of_preset(Preset::find("mnist").unwrap()));
     let settings = options.settings(Likelihood::default()).unwrap();
     for precision in [Precision::Fp32, Precision::Fp16] {
         let target = qcs::engine::cuda::laid_out::target(precision);

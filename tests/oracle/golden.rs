@@ -33,6 +33,9 @@ impl Golden {
             Dtype::F32 => bytes(4)
                 .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
                 .collect(),
+            Dtype::F16 => bytes(2)
+                .map(|b| half::f16::from_le_bytes(b.try_into().unwrap()).to_f64())
+                .collect(),
             Dtype::I64 => bytes(8)
                 .map(|b| i64::from_le_bytes(b.try_into().unwrap()) as f64)
                 .collect(),

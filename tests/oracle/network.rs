@@ -9,10 +9,10 @@ use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Constants, Engine, Precision, State};
 use qcs::methods::ScorePlan;
 use qcs::plan::{Program, Step};
-use qcs::prior::{Ncsnv2, Network, Prior, Schedule, UNet};
+use qcs::prior::{Depth, Ncsnv2, Network, Prior, Schedule, UNet};
 
 fn ncsnv2(golden: &Golden, image: ImageShape) -> Prior {
-    prior(golden, Ncsnv2 { ngf: 16, image })
+    prior(golden, Ncsnv2::new(16, image))
 }
 
 fn prior(golden: &Golden, network: impl Network + 'static) -> Prior {
@@ -74,12 +74,19 @@ fn networks_agree_with_float64_within_1e_4_on_every_engine() {
     let grey = ImageShape::new(1, 28, 28);
     let colour = ImageShape::new(3, 32, 32);
     type Build<'a> = &'a dyn Fn(&Golden) -> Prior;
-    let goldens: [(&str, Build<'_>); 4] = [
+    let deep = |depth, image| Ncsnv2 { ngf: 8, depth, image };
+    let goldens: [(&str, Build<'_>); 6] = [
         ("ncsnv2_ngf16_28x28x1.safetensors", &|g| ncsnv2(g, grey)),
         ("ncsnv2_ngf16_32x32x3.safetensors", &|g| ncsnv2(g, colour)),
         ("unet_28x28x1.safetensors", &|g| prior(g, unet(&[8, 16, 24], 2, grey))),
         ("unet_32x32x3.safetensors", &|g| {
             prior(g, unet(&[10, 12, 20], 1, colour))
+        }),
+        ("ncsnv2_deeper.safetensors", &|g| {
+            prior(g, deep(Depth::Deeper, ImageShape::new(1, 12, 16)))
+        }),
+        ("ncsnv2_deepest.safetensors", &|g| {
+            prior(g, deep(Depth::Deepest, ImageShape::new(3, 16, 24)))
         }),
     ];
     for (name, build) in goldens {

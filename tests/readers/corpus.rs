@@ -157,7 +157,7 @@ pub fn problems() -> Vec<Seed> {
 /// Networks of two feature maps: NCSNv2 in f32 and in f16, a U-Net.
 pub fn priors() -> Vec<Seed> {
     let image = ImageShape::new(1, 4, 4);
-    let ncsnv2 = Prior::random(Ncsnv2 { ngf: 2, image }, 1);
+    let ncsnv2 = Prior::random(Ncsnv2::new(2, image), 1);
     let unet = UNet {
         widths: vec![2, 3],
         blocks: 1,

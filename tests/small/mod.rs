@@ -3,7 +3,7 @@
 use qcs::methods::Samples;
 use qcs::prior::{Denoiser, Prior};
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
-use qcs::run::{Checkpoint, Next, Observer, Outcome, Progress};
+use qcs::reconstruct::{Checkpoint, Next, Observer, Outcome, Progress};
 use qcs::{ImageShape, Images, Result};
 
 pub const IMAGE: ImageShape = ImageShape::new(1, 12, 12);

@@ -6,8 +6,8 @@ use std::path::Path;
 use qcs::engine::cuda::CudaEngine;
 use qcs::engine::{Constants, Engine, Precision, State};
 use qcs::likelihood::Likelihood;
-use qcs::methods::langevin::LangevinOptions;
-use qcs::methods::{Given, Method, Preset};
+use qcs::methods::QcsSgmPlus;
+use qcs::methods::{Algorithm, Given, Preset};
 use qcs::plan::{Activation, Contents, Conv, NetworkOp, Op, Plan, Program, Step};
 use qcs::prior::Prior;
 use qcs::problem::{Cells, Matrix, Problem, Spectrum};
@@ -34,7 +34,7 @@ pub fn count(
     // Op by op, each in its range, instead of as a graph.
     engine.profile(1..=1)?;
     engine.prepare(&problem)?;
-    let settings = LangevinOptions::of_preset(preset).settings(Likelihood::default())?;
+    let settings = QcsSgmPlus::of_preset(preset).settings(Likelihood::default())?;
     let given = Given {
         prior: &prior,
         problem: Some(&problem),

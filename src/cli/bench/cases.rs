@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use qcs::engine::{Constants, Engine, Products, State};
 use qcs::likelihood::{Diag, Ep, Likelihood};
-use qcs::methods::langevin::{LangevinOptions, LangevinSettings};
-use qcs::methods::turbo::{TurboOptions, TurboSettings};
-use qcs::methods::{Given, Method, Preset, ScorePlan};
+use qcs::methods::langevin::LangevinSettings;
+use qcs::methods::turbo::TurboSettings;
+use qcs::methods::{Algorithm, Given, Preset, QcsSgmPlus, ScorePlan, Turbo};
 use qcs::plan::{Contents, Plan, PlanBuilder, ProductOp, Program, SamplerOp, Step, TensorId};
 use qcs::prior::{Denoiser, Prior, Schedule, UNet};
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
-use qcs::run::{Driver, Outcome, Unobserved};
+use qcs::reconstruct::{Driver, Outcome, Unobserved};
 use qcs::{Error, ImageShape, Images, Result};
 
 use super::{Architecture, What};
@@ -92,7 +92,7 @@ impl Setting {
     }
 
     fn settings(&self) -> Result<LangevinSettings> {
-        LangevinOptions::of_preset(self.preset).settings(Likelihood::default())
+        QcsSgmPlus::of_preset(self.preset).settings(Likelihood::default())
     }
 
     fn forward(&self, engine: &mut dyn Engine, prior: &Prior) -> Result<Timing> {
@@ -194,7 +194,7 @@ impl Setting {
         let settings = TurboSettings {
             evaluations: most,
             tolerance: f64::MIN_POSITIVE,
-            ..TurboOptions::base().settings()?
+            ..Turbo::base().settings()?
         };
         let given = self.given(prior, problem);
         settings.check(given)?;
@@ -276,7 +276,7 @@ impl Setting {
             ..settings
         };
         let driver = Driver {
-            method: &settings,
+            algorithm: &settings,
             given: self.given(prior, problem),
             first: 0,
             images: self.batch,

@@ -5,7 +5,7 @@ mod report;
 
 use clap::{Args, ValueEnum};
 
-use qcs::engine::{self, DeviceChoice, Precision};
+use qcs::engine::{self, Device, Precision};
 use qcs::methods::Preset;
 use qcs::{Error, Result};
 
@@ -194,7 +194,7 @@ pub fn bench(args: &BenchArgs, global: &Global) -> Result<()> {
 }
 
 /// A list of devices; a number after a comma belongs to the GPUs before it.
-fn devices(text: &str) -> Result<Vec<DeviceChoice>> {
+fn devices(text: &str) -> Result<Vec<Device>> {
     let mut names: Vec<String> = Vec::new();
     for part in text.split(',') {
         match names.last_mut() {

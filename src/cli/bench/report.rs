@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use qcs::engine::{DeviceChoice, Precision};
+use qcs::engine::{Device, Precision};
 use qcs::{Error, Result};
 
 use super::cases::{Setting, Timing};
@@ -53,7 +53,7 @@ impl Reporter {
     pub fn report(
         &mut self,
         setting: &Setting,
-        device: &DeviceChoice,
+        device: &Device,
         precision: Precision,
         timing: Timing,
         peak: Option<f64>,

@@ -12,7 +12,7 @@ use clap::Args;
 use qcs::engine::cases::{Verdict, cases};
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::cuda::CudaEngine;
-use qcs::engine::{DeviceChoice, Engine, Precision};
+use qcs::engine::{Device, Engine, Precision};
 use qcs::{Error, Result};
 
 use super::{Global, table, terminal};
@@ -78,10 +78,10 @@ type Engines = Vec<Box<dyn Engine>>;
 
 /// The device in each precision that it computes in; the CPU with each of its instruction sets. And what the driver says of
 /// a GPU.
-fn engines(device: &DeviceChoice) -> Result<(Engines, Option<Gpu>)> {
+fn engines(device: &Device) -> Result<(Engines, Option<Gpu>)> {
     let mut engines = Engines::new();
     let number = match device {
-        DeviceChoice::Cpu => {
+        Device::Cpu => {
             for precision in Precision::ALL {
                 for engine in CpuEngine::every(0) {
                     engines.push(Box::new(engine.rounding(precision)));
@@ -89,8 +89,8 @@ fn engines(device: &DeviceChoice) -> Result<(Engines, Option<Gpu>)> {
             }
             return Ok((engines, None));
         }
-        DeviceChoice::Auto => 0,
-        DeviceChoice::Cuda(numbers) if numbers.len() == 1 => numbers[0],
+        Device::Auto => 0,
+        Device::Cuda(numbers) if numbers.len() == 1 => numbers[0],
         other => {
             return Err(Error::usage(format!(
                 "--device {other}: check is for one device, like cuda:0 or cpu"

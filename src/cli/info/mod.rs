@@ -10,10 +10,11 @@ use clap::Args;
 use serde::Serialize;
 
 use qcs::engine::Engine;
-use qcs::methods::{self, Given};
+use qcs::methods::{self, Given, Method};
 use qcs::prior::Prior;
 use qcs::problem::Problem;
-use qcs::run::{Batch, Driver};
+use qcs::reconstruct::Driver;
+use qcs::run::Batch;
 use qcs::{Error, Result};
 
 use super::flags::ModelFlags;
@@ -222,8 +223,8 @@ fn machine(
     // A model without levels: how many steps there will be is not known.
     let method = prior.and_then(|prior| {
         let signs = problem.is_some_and(|problem| problem.cells().are_signs());
-        let settings = kind.defaults(prior, None, signs);
-        settings.and_then(|settings| kind.method(&settings)).ok()
+        let settings = Method::advised(kind, prior, None, signs);
+        settings.and_then(|settings| settings.algorithm()).ok()
     });
     let batch_bytes = match (prior, &method) {
         (Some(prior), Some(method)) => {
@@ -234,7 +235,7 @@ fn machine(
                 ));
             }
             let driver = Driver {
-                method: method.as_ref(),
+                algorithm: method.as_ref(),
                 given: Given {
                     prior,
                     problem,

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use qcs::engine::Engine;
-use qcs::methods::{self, Flags, Options};
+use qcs::methods::{self, Options};
 use qcs::run::{Batch, Cache, Found, MeasureConfig, Pictures, Run, RunConfig, Shard, Shared};
 use qcs::{Error, Result};
 
 use super::Global;
-use super::flags::{MOST_SEED, ModelFlags, absolute, is_problem};
+use super::flags::{Flags, MOST_SEED, MethodFlags, ModelFlags, absolute, is_problem};
 pub use output::Output;
 
 /// Reconstruct images from quantised measurements
@@ -89,9 +89,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "WHICH")]
     pub pictures: Option<Pictures>,
     #[command(flatten, next_help_heading = "Measurements")]
-    pub measure: MeasureConfig,
+    pub measure: Flags<MeasureConfig>,
     #[command(flatten)]
-    pub flags: Flags,
+    pub methods: MethodFlags,
 }
 
 impl RunArgs {
@@ -125,8 +125,8 @@ impl RunArgs {
             && self.pictures.is_none()
             && global.precision.is_none()
             && counts.iter().all(Option::is_none)
-            && self.measure == MeasureConfig::default()
-            && self.flags == Flags::default()
+            && self.measure.is_empty()
+            && self.methods.is_empty()
     }
 
     /// The configuration that the command line asks for: its flags over `base`, of this input if there is one.
@@ -141,7 +141,7 @@ impl RunArgs {
             config.methods = kinds.iter().map(|kind| kind.key().to_owned()).collect();
         }
         self.problem(&mut config, input)?;
-        config.apply(&self.flags)?;
+        config.apply(self.methods.iter())?;
         config.chains = self.chains.unwrap_or(config.chains);
         config.batch = self.batch.unwrap_or(config.batch);
         config.block = self.block.map(|block| block as usize).or(config.block);
@@ -152,7 +152,7 @@ impl RunArgs {
                 measure.seed = Some(seed);
             }
         }
-        let measures = self.measure != MeasureConfig::default();
+        let measures = !self.measure.is_empty();
         if self.model.given() || input.is_some() || self.seed.is_some() || measures {
             config.identity = None;
         }
@@ -174,7 +174,7 @@ impl RunArgs {
             }
         }
         config.count = self.count.or(config.count);
-        let mut flags = self.measure.clone();
+        let mut flags = self.measure.options.clone();
         if let Some(matrix) = flags.matrix.as_mut().filter(|matrix| Path::new(matrix).is_file()) {
             *matrix = absolute(Path::new(matrix))?;
         }
@@ -190,10 +190,10 @@ impl RunArgs {
             }
             None => {
                 config.first = flags.first.take().or(config.first);
-                if let Some(name) = flags.to_table().keys().next() {
+                if let Some(flag) = self.measure.given.iter().find(|flag| **flag != "first") {
                     return Err(Error::usage(format!(
                         "--{} is about measuring images, but a problem file holds its measurements already",
-                        name.replace('_', "-")
+                        flag.replace('_', "-")
                     )));
                 }
             }

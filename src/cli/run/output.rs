@@ -152,8 +152,7 @@ fn diverged(list: &[Diverged], states: usize, precision: Precision) -> Result<()
         0 => Ok(()),
         n => {
             // Turbo takes no steps whose size could be chosen.
-            let steps =
-                |one: &Diverged| methods::find(&one.method).is_ok_and(|kind| kind.names().contains(&"step_scale"));
+            let steps = |one: &Diverged| methods::find(&one.method).is_ok_and(|kind| kind.has("step_scale"));
             let mut remedies = Vec::new();
             if list.iter().any(steps) {
                 remedies.push("a smaller --step-scale or --xi");

@@ -7,101 +7,58 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use toml::Table;
-
-pub use options::{EpRule, LangevinOptions};
+pub use options::{EpRule, QcsSgm, QcsSgmPlus};
 pub use settings::{Dynamics, LangevinSettings, LangevinSteps};
 
-use super::{BatchPlan, Divergence, Flags, Given, Kind, Left, Method, Options, Pass, Preset, Samples};
+use super::{Algorithm, BatchPlan, Divergence, Given, Kind, Left, MethodOptions, Pass, Preset, Samples};
 use crate::likelihood::{Diag, Ep, Likelihood};
 use crate::plan::{Step, Target};
 use crate::prior::Prior;
 use crate::{Images, Result};
 
-/// A likelihood under annealed Langevin dynamics.
-pub struct Langevin {
-    key: &'static str,
-    title: &'static str,
-    about: &'static str,
-    likelihood: fn() -> Likelihood,
+impl QcsSgmPlus {
+    /// What EP is, before its settings.
+    fn likelihood() -> Likelihood {
+        Likelihood::Ep(Ep::default())
+    }
 }
 
-/// QCS-SGM.
-pub const QCS_SGM: Langevin = Langevin {
-    key: "diag",
-    title: "QCS-SGM",
-    about: "diagonal likelihood, annealed Langevin dynamics",
-    likelihood: || Likelihood::Diag(Diag),
-};
+impl QcsSgm {
+    fn likelihood() -> Likelihood {
+        Likelihood::Diag(Diag)
+    }
+}
 
-/// QCS-SGM+.
-pub const QCS_SGM_PLUS: Langevin = Langevin {
-    key: "ep",
-    title: "QCS-SGM+",
-    about: "expectation propagation, annealed Langevin dynamics",
-    likelihood: || Likelihood::Ep(Ep::default()),
-};
-
-impl Kind for Langevin {
-    fn key(&self) -> &'static str {
-        self.key
+impl MethodOptions for QcsSgmPlus {
+    fn advised_for(key: &str, prior: &Prior, preset: Option<&Preset>, signs: bool) -> Result<Self> {
+        Self::defaults(prior, preset, key, signs)
     }
 
-    fn title(&self) -> &'static str {
-        self.title
+    fn resolved(self, _: &Kind) -> Result<Self> {
+        Self::resolved(self, Self::likelihood())
     }
 
-    fn about(&self) -> &'static str {
-        self.about
+    fn algorithm(&self, _: &Kind) -> Result<Box<dyn Algorithm>> {
+        Ok(Box::new(self.settings(Self::likelihood())?))
+    }
+}
+
+impl MethodOptions for QcsSgm {
+    fn advised_for(key: &str, prior: &Prior, preset: Option<&Preset>, signs: bool) -> Result<Self> {
+        QcsSgmPlus::defaults(prior, preset, key, signs).map(Self::from)
     }
 
-    fn names(&self) -> &'static [&'static str] {
-        LangevinOptions::NAMES
+    fn resolved(self, _: &Kind) -> Result<Self> {
+        QcsSgmPlus::from(self).resolved(Self::likelihood()).map(Self::from)
     }
 
-    fn defaults(&self, prior: &Prior, preset: Option<&Preset>, signs: bool) -> Result<Table> {
-        Ok(LangevinOptions::defaults(prior, preset, self.key, signs)?.to_table())
-    }
-
-    fn of_flags(&self, flags: &Flags) -> Table {
-        flags.langevin.to_table()
-    }
-
-    fn over(&self, above: &Table, below: &Table) -> Result<Table> {
-        let below = LangevinOptions::from_table(below)?;
-        Ok(LangevinOptions::from_table(above)?.over(below).to_table())
-    }
-
-    fn resolve(&self, settings: &Table) -> Result<Table> {
-        let options = LangevinOptions::from_table(settings)?;
-        let settings = options.settings((self.likelihood)())?;
-        // The diagonal has no EP to set.
-        let (ep_rule, ep_iters, ep_start) = match settings.likelihood {
-            Likelihood::Ep(ep) => (Some(EpRule::Paper), Some(ep.iterations), Some(ep.start)),
-            Likelihood::Settled(ep) => (Some(EpRule::Settled), Some(ep.iterations), None),
-            Likelihood::Diag(_) => (None, None, None),
-        };
-        let Dynamics::Langevin(steps) = settings.dynamics else {
-            unreachable!("options have no other")
-        };
-        let resolved = LangevinOptions {
-            step_scale: Some(steps.step_scale),
-            epsilon: None,
-            ep_rule,
-            ep_iters,
-            ep_start,
-            ..options
-        };
-        Ok(resolved.to_table())
-    }
-
-    fn method(&self, settings: &Table) -> Result<Box<dyn Method>> {
-        let settings = LangevinOptions::from_table(settings)?.settings((self.likelihood)())?;
+    fn algorithm(&self, _: &Kind) -> Result<Box<dyn Algorithm>> {
+        let settings = QcsSgmPlus::from(self.clone()).settings(Self::likelihood())?;
         Ok(Box::new(settings))
     }
 }
 
-impl Method for LangevinSettings {
+impl Algorithm for LangevinSettings {
     fn check(&self, _: Given<'_>) -> Result<()> {
         Ok(())
     }

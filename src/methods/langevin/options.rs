@@ -1,6 +1,6 @@
 //! The settings of annealed Langevin dynamics as options, of which any may be left open.
 
-use super::super::options::{between, options, positive};
+use super::super::options::{Setting, Value, between, options, positive, words};
 use super::super::{Options, Preset};
 use super::{Dynamics, LangevinSettings, LangevinSteps};
 use crate::likelihood::{Ep, EpStart, Likelihood, SettledEp};
@@ -8,65 +8,129 @@ use crate::plan::GammaRule;
 use crate::prior::{Prior, Schedule};
 use crate::{Error, Result};
 
-options! {
-    /// Annealed Langevin dynamics.
-    pub struct LangevinOptions {
-        /// First noise level beta_1 [default: the model's or the preset's, as for all that follow]
-        #[arg(long, value_name = "BETA")]
-        pub sigma_begin: f64,
-        /// Last noise level beta_T
-        #[arg(long, value_name = "BETA")]
-        pub sigma_end: f64,
-        /// T, the number of noise levels, geometric between the two
-        #[arg(long, value_name = "T")]
-        pub levels: usize,
-        /// Every noise level, where they are not geometric
-        #[arg(skip)]
-        pub sigmas: Vec<f32>,
-        /// K, Langevin steps at each level
-        #[arg(long, value_name = "K")]
-        pub steps_per_level: usize,
-        /// Step size over beta²: alpha_t = SCALE·beta_t²
-        #[arg(long, value_name = "SCALE", conflicts_with = "epsilon")]
-        pub step_scale: f64,
-        /// The same as the paper writes it: alpha_t = EPSILON·beta_t²/beta_T²
-        #[arg(long, value_name = "EPSILON")]
-        pub epsilon: f64,
-        /// The share of a step's movement that the next one repeats: 0 is the paper's sampler; with the shipped prior, 0.9
-        /// gets as far in a quarter of the steps
-        #[arg(long, value_name = "SHARE")]
-        pub momentum: f64,
-        /// Adaptive factor of the likelihood: gamma = XI·‖prior score‖/‖likelihood score‖
-        #[arg(long, value_name = "XI", conflicts_with = "gamma")]
-        pub xi: f64,
-        /// Constant factor of the likelihood instead
-        #[arg(long, value_name = "GAMMA")]
-        pub gamma: f64,
-        /// End with NCSNv2's denoising step, x + beta_T²·score [default: true]
-        #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-        pub denoise: bool,
-        /// How EP runs in QCS-SGM+: paper (undamped, afresh in each step, always --ep-iters iterations) or settled (damped, from
-        /// the last step's messages, until they stand still, at most --ep-iters iterations) [default: paper]
-        #[arg(long, value_name = "RULE", value_enum)]
-        pub ep_rule: EpRule,
-        /// EP iterations in each step, of QCS-SGM+ [default: 5]
-        #[arg(long, value_name = "N")]
-        pub ep_iters: usize,
-        /// Where EP starts, for QCS-SGM+ [default: unit]
-        #[arg(long, value_name = "START", value_enum)]
-        pub ep_start: EpStart,
+/// Defines the settings of a method that is annealed Langevin dynamics, and others of its own.
+macro_rules! langevin_options {
+    (
+        $(#[$about:meta])*
+        pub struct $name:ident { $($own:tt)* }
+    ) => {
+        options! {
+            $(#[$about])*
+            pub struct $name {
+                /// First noise level beta_1 [default: the model's or the preset's, as for all that follow]
+                pub sigma_begin: f64 = "BETA",
+                /// Last noise level beta_T
+                pub sigma_end: f64 = "BETA",
+                /// T, the number of noise levels, geometric between the two
+                pub levels: usize = "T",
+                /// Every noise level, where they are not geometric
+                pub sigmas: Vec<f32>,
+                /// K, Langevin steps at each level
+                pub steps_per_level: usize = "K",
+                /// Step size over beta²: alpha_t = SCALE·beta_t²
+                pub step_scale: f64 = "SCALE",
+                /// The same as the paper writes it: alpha_t = EPSILON·beta_t²/beta_T²
+                pub epsilon: f64 = "EPSILON",
+                /// The share of a step's movement that the next one repeats: 0 is the paper's sampler
+                pub momentum: f64 = "SHARE",
+                /// Adaptive factor of the likelihood: gamma = XI·‖prior score‖/‖likelihood score‖
+                pub xi: f64 = "XI",
+                /// Constant factor of the likelihood instead
+                pub gamma: f64 = "GAMMA",
+                /// End with NCSNv2's denoising step, x + beta_T²·score [default: true]
+                pub denoise: bool = "BOOL",
+                $($own)*
+            }
+        }
+    };
+}
+
+langevin_options! {
+    /// QCS-SGM+: the likelihood's score by expectation propagation, annealed Langevin dynamics. What is left open is the
+    /// prior's advice.
+    ///
+    /// ```
+    /// let method = qcs::QcsSgmPlus { xi: Some(0.3), ep_iters: Some(10), ..Default::default() };
+    /// assert_eq!(method.levels, None);
+    /// ```
+    pub struct QcsSgmPlus {
+        /// How EP runs: paper (undamped, afresh in each step, always `ep_iters` iterations) or settled (damped, from the last
+        /// step's messages, until they stand still, at most `ep_iters` iterations) [default: paper]
+        pub ep_rule: EpRule = "RULE",
+        /// EP iterations in each step [default: 5]
+        pub ep_iters: usize = "N",
+        /// Where EP starts [default: unit]
+        pub ep_start: EpStart = "START",
     }
 }
 
-/// How EP runs in each step of QCS-SGM+.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum EpRule {
-    /// Undamped, afresh in each step
-    #[default]
-    Paper,
-    /// Damped, from the messages of the step before, until they stand still
-    Settled,
+langevin_options! {
+    /// QCS-SGM: the diagonal forerunner of [`QcsSgmPlus`]. What is left open is the prior's advice.
+    ///
+    /// ```
+    /// let method = qcs::QcsSgm { levels: Some(60), momentum: Some(0.9), ..Default::default() };
+    /// assert_eq!(method.xi, None);
+    /// ```
+    pub struct QcsSgm {}
+}
+
+words! {
+    /// How EP runs in each step of QCS-SGM+.
+    #[derive(Default)]
+    pub enum EpRule {
+        /// Undamped, afresh in each step
+        #[default]
+        Paper = "paper",
+        /// Damped, from the messages of the step before, until they stand still
+        Settled = "settled",
+    }
+}
+
+impl Value for EpStart {
+    const CHOICES: &'static [&'static str] = &["unit", "matched"];
+
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<QcsSgm> for QcsSgmPlus {
+    /// The same steps; EP's settings are left open.
+    fn from(own: QcsSgm) -> Self {
+        Self {
+            sigma_begin: own.sigma_begin,
+            sigma_end: own.sigma_end,
+            levels: own.levels,
+            sigmas: own.sigmas,
+            steps_per_level: own.steps_per_level,
+            step_scale: own.step_scale,
+            epsilon: own.epsilon,
+            momentum: own.momentum,
+            xi: own.xi,
+            gamma: own.gamma,
+            denoise: own.denoise,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<QcsSgmPlus> for QcsSgm {
+    /// The same steps, without EP's settings.
+    fn from(plus: QcsSgmPlus) -> Self {
+        Self {
+            sigma_begin: plus.sigma_begin,
+            sigma_end: plus.sigma_end,
+            levels: plus.levels,
+            sigmas: plus.sigmas,
+            steps_per_level: plus.steps_per_level,
+            step_scale: plus.step_scale,
+            epsilon: plus.epsilon,
+            momentum: plus.momentum,
+            xi: plus.xi,
+            gamma: plus.gamma,
+            denoise: plus.denoise,
+        }
+    }
 }
 
 /// More steps than any run takes; their records lie in memory.
@@ -74,8 +138,24 @@ const MOST_STEPS: usize = 10_000_000;
 /// EP has long settled then.
 const MOST_EP_ITERATIONS: usize = 10_000;
 
-impl Options for LangevinOptions {
-    const NAMES: &'static [&'static str] = Self::FIELDS;
+impl Options for QcsSgm {
+    const SETTINGS: &'static [Setting] = Self::FIELDS;
+
+    fn over(self, below: Self) -> Self {
+        QcsSgmPlus::from(self).over(below.into()).into()
+    }
+
+    fn set(&mut self, name: &str, text: &str) -> Result<()> {
+        self.set_field(name, text)
+    }
+}
+
+impl Options for QcsSgmPlus {
+    const SETTINGS: &'static [Setting] = Self::FIELDS;
+
+    fn set(&mut self, name: &str, text: &str) -> Result<()> {
+        self.set_field(name, text)
+    }
 
     fn over(self, mut below: Self) -> Self {
         // Of two ways to say a thing the upper one counts.
@@ -97,7 +177,7 @@ impl Options for LangevinOptions {
     }
 }
 
-impl LangevinOptions {
+impl QcsSgmPlus {
     /// What holds if nobody says otherwise.
     fn base() -> Self {
         Self {
@@ -153,7 +233,7 @@ impl LangevinOptions {
         Self::geometric(meant(schedule.begin()), meant(schedule.end()), schedule.len())
     }
 
-    /// The settings before anybody asks for others, of the method with this key: see [`Kind::defaults`](super::super::Kind).
+    /// The settings before anybody asks for others, of the method with this key: see [`Method::advised`](super::super::Method::advised).
     ///
     /// # Errors
     /// [`Error::BadFile`] if the model's advice cannot be used.
@@ -243,6 +323,30 @@ impl LangevinOptions {
             dynamics: Dynamics::Langevin(steps),
             gamma,
             denoise: self.denoise.ok_or_else(|| missing("denoise"))?,
+        })
+    }
+
+    /// The settings with every default written down, each in one way, and without what the likelihood does not have.
+    ///
+    /// # Errors
+    /// As [`settings`](Self::settings).
+    pub(super) fn resolved(self, likelihood: Likelihood) -> Result<Self> {
+        let settings = self.settings(likelihood)?;
+        let (ep_rule, ep_iters, ep_start) = match settings.likelihood {
+            Likelihood::Ep(ep) => (Some(EpRule::Paper), Some(ep.iterations), Some(ep.start)),
+            Likelihood::Settled(ep) => (Some(EpRule::Settled), Some(ep.iterations), None),
+            Likelihood::Diag(_) => (None, None, None),
+        };
+        let Dynamics::Langevin(steps) = settings.dynamics else {
+            unreachable!("options have no other")
+        };
+        Ok(Self {
+            step_scale: Some(steps.step_scale),
+            epsilon: None,
+            ep_rule,
+            ep_iters,
+            ep_start,
+            ..self
         })
     }
 

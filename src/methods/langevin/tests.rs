@@ -1,11 +1,11 @@
 use super::*;
 use crate::ImageShape;
-use crate::methods::{PRESETS, find, parse_list};
+use crate::methods::{Method, Options, PRESETS, QCS_SGM_PLUS, parse_list};
 use crate::prior::Schedule;
 
-fn settings(options: LangevinOptions) -> LangevinSettings {
+fn settings(options: QcsSgmPlus) -> LangevinSettings {
     options
-        .over(LangevinOptions::of_preset(&PRESETS[0]))
+        .over(QcsSgmPlus::of_preset(&PRESETS[0]))
         .settings(Likelihood::default())
         .unwrap()
 }
@@ -27,9 +27,7 @@ fn model(own_levels: bool) -> Prior {
 #[test]
 fn every_preset_is_valid() {
     for preset in &PRESETS {
-        let settings = LangevinOptions::of_preset(preset)
-            .settings(Likelihood::default())
-            .unwrap();
+        let settings = QcsSgmPlus::of_preset(preset).settings(Likelihood::default()).unwrap();
         assert_eq!(settings.schedule.len(), preset.levels);
         assert!(preset.measurements < preset.image().len());
         assert_eq!(Preset::find(preset.name).unwrap().name, preset.name);
@@ -40,23 +38,23 @@ fn every_preset_is_valid() {
 #[test]
 fn flags_win_over_a_named_preset_and_that_over_the_model_and_that_over_the_shapes_preset() {
     let celeba = Preset::find("celeba").unwrap();
-    let named = LangevinOptions::defaults(&model(true), Some(celeba), "ep", false).unwrap();
+    let named = QcsSgmPlus::defaults(&model(true), Some(celeba), "ep", false).unwrap();
     assert_eq!(
         (named.sigma_begin, named.levels, named.xi),
         (Some(90.0), Some(500), Some(0.3))
     );
-    let own = LangevinOptions::defaults(&model(true), None, "ep", false).unwrap();
+    let own = QcsSgmPlus::defaults(&model(true), None, "ep", false).unwrap();
     assert_eq!(
         (own.sigmas, own.levels, own.xi),
         (Some(vec![4.0, 2.0, 1.5]), None, Some(0.5))
     );
-    let shape = LangevinOptions::defaults(&model(false), None, "ep", false).unwrap();
+    let shape = QcsSgmPlus::defaults(&model(false), None, "ep", false).unwrap();
     assert_eq!((shape.sigma_begin, shape.levels), (Some(50.0), Some(232)));
-    let flags = LangevinOptions {
+    let flags = QcsSgmPlus {
         levels: Some(60),
         epsilon: Some(1.5e-4),
         gamma: Some(2.0),
-        ..LangevinOptions::default()
+        ..QcsSgmPlus::default()
     };
     let all = flags.clone().over(shape).settings(Likelihood::default()).unwrap();
     assert_eq!((all.schedule.begin(), all.schedule.len()), (50.0, 60));
@@ -65,7 +63,7 @@ fn flags_win_over_a_named_preset_and_that_over_the_model_and_that_over_the_shape
         "epsilon is step_scale·beta_T²"
     );
     assert_eq!(all.gamma, crate::plan::GammaRule::Constant { gamma: 2.0 });
-    let listed = flags.over(LangevinOptions::defaults(&model(true), None, "ep", false).unwrap());
+    let listed = flags.over(QcsSgmPlus::defaults(&model(true), None, "ep", false).unwrap());
     assert_eq!(listed.schedule().unwrap(), Schedule::geometric(4.0, 1.5, 60).unwrap());
 }
 
@@ -84,7 +82,7 @@ fn a_model_may_advise_every_method_or_one() {
     ] {
         prior.metadata.insert(key.to_owned(), value.to_owned());
     }
-    let advised = |key: &str| LangevinOptions::defaults(&prior, None, key, false).unwrap();
+    let advised = |key: &str| QcsSgmPlus::defaults(&prior, None, key, false).unwrap();
     let levels = |key: &str| advised(key).schedule().unwrap();
     assert_eq!(
         (levels("sample").begin(), advised("sample").momentum),
@@ -97,7 +95,7 @@ fn a_model_may_advise_every_method_or_one() {
         (advised("diag").steps_per_level, advised("diag").xi),
         (Some(5), Some(0.5))
     );
-    let of_signs = |key: &str| LangevinOptions::defaults(&prior, None, key, true).unwrap();
+    let of_signs = |key: &str| QcsSgmPlus::defaults(&prior, None, key, true).unwrap();
     assert_eq!((of_signs("ep").momentum, of_signs("ep").xi), (Some(0.9), Some(0.3)));
     assert_eq!(of_signs("diag"), advised("diag"));
     for (name, value) in [
@@ -110,7 +108,7 @@ fn a_model_may_advise_every_method_or_one() {
         ("xi", "-1"),
     ] {
         let good = prior.metadata.insert(name.to_owned(), value.to_owned());
-        let error = LangevinOptions::defaults(&prior, None, "diag", false).unwrap_err();
+        let error = QcsSgmPlus::defaults(&prior, None, "diag", false).unwrap_err();
         assert!(error.exit_code() == 3 && error.to_string().contains(name), "{error}");
         match good {
             Some(good) => prior.metadata.insert(name.to_owned(), good),
@@ -121,7 +119,7 @@ fn a_model_may_advise_every_method_or_one() {
 
 #[test]
 fn the_shipped_prior_knows_how_to_sample_with_it() {
-    let options = LangevinOptions::defaults(&Prior::shipped().unwrap(), None, "ep", false).unwrap();
+    let options = QcsSgmPlus::defaults(&Prior::shipped().unwrap(), None, "ep", false).unwrap();
     let settings = options.settings(Likelihood::default()).unwrap();
     let steps = langevin(&settings);
     assert_eq!((steps.steps_per_level, steps.step_scale, steps.momentum), (5, 1.4, 0.9));
@@ -131,27 +129,23 @@ fn the_shipped_prior_knows_how_to_sample_with_it() {
 #[test]
 fn a_model_of_unknown_shape_without_levels_asks_for_them() {
     let prior = Prior::random_of_width(2, ImageShape::new(1, 6, 6), 0);
-    let open = LangevinOptions::defaults(&prior, None, "ep", false).unwrap();
+    let open = QcsSgmPlus::defaults(&prior, None, "ep", false).unwrap();
     assert!(open.settings(Likelihood::default()).is_err());
-    let levels = LangevinOptions::geometric(3.0, 0.1, 5).over(open);
+    let levels = QcsSgmPlus::geometric(3.0, 0.1, 5).over(open);
     assert_eq!(levels.settings(Likelihood::default()).unwrap().schedule.len(), 5);
 }
 
 #[test]
 fn a_schedule_is_described_by_its_ends_only_where_they_give_the_same_bits() {
     let geometric = Schedule::geometric(50.0, 0.01, 232).unwrap();
-    let options = LangevinOptions::of_schedule(&geometric);
-    assert_eq!(options, LangevinOptions::geometric(50.0, 0.01, 232));
+    let options = QcsSgmPlus::of_schedule(&geometric);
+    assert_eq!(options, QcsSgmPlus::geometric(50.0, 0.01, 232));
     assert_eq!(options.schedule().unwrap(), geometric);
     let other = Schedule::new(vec![3.0, 2.0, 0.1]).unwrap();
-    let options = LangevinOptions::of_schedule(&other);
-    assert_eq!(
-        LangevinOptions::from_table(&options.to_table())
-            .unwrap()
-            .schedule()
-            .unwrap(),
-        other
-    );
+    let options = QcsSgmPlus::of_schedule(&other);
+    let text = serde_json::to_string(&options).unwrap();
+    let again: QcsSgmPlus = serde_json::from_str(&text).unwrap();
+    assert_eq!(again.schedule().unwrap(), other);
 }
 
 /// The variance that the steps leave a Gaussian state of variance beta² with, by iterating its covariance with the
@@ -174,10 +168,10 @@ fn variance(settings: &LangevinSettings, beta: f64) -> f64 {
 fn small_steps_keep_the_variance_of_a_gaussian_whatever_the_momentum() {
     for momentum in [0.0, 0.5, 0.9] {
         for (step_scale, beta) in [(0.01, 0.3), (0.01, 7.0), (1.5, 0.3)] {
-            let settings = settings(LangevinOptions {
+            let settings = settings(QcsSgmPlus {
                 step_scale: Some(step_scale),
                 momentum: Some(momentum),
-                ..LangevinOptions::default()
+                ..QcsSgmPlus::default()
             });
             let relative = variance(&settings, beta) / (beta * beta);
             // What is left is the step's own error, and momentum makes it smaller.
@@ -192,9 +186,9 @@ fn small_steps_keep_the_variance_of_a_gaussian_whatever_the_momentum() {
 
 #[test]
 fn a_movement_shrinks_with_the_noise_level() {
-    let steps = langevin(&settings(LangevinOptions {
+    let steps = langevin(&settings(QcsSgmPlus {
         momentum: Some(0.8),
-        ..LangevinOptions::default()
+        ..QcsSgmPlus::default()
     }));
     assert_eq!(steps.step(2.0, None).momentum, 0.0, "nothing has moved yet");
     assert_eq!(steps.step(1.0, Some(2.0)).momentum, 0.4);
@@ -205,7 +199,7 @@ fn a_movement_shrinks_with_the_noise_level() {
 fn the_reverse_sde_goes_from_level_to_level_once() {
     let settings = LangevinSettings {
         dynamics: Dynamics::Reverse,
-        ..settings(LangevinOptions::geometric(9.0, 0.01, 40))
+        ..settings(QcsSgmPlus::geometric(9.0, 0.01, 40))
     };
     let steps = settings.steps();
     assert_eq!(steps.len(), 41, "the start, 39 from level to level, the last image");
@@ -219,30 +213,33 @@ fn the_reverse_sde_goes_from_level_to_level_once() {
 
 #[test]
 fn settings_out_of_range_are_refused_by_their_name() {
-    let kind = find("ep").unwrap();
-    let good = LangevinOptions::of_preset(&PRESETS[0]).to_table();
-    kind.method(&good).unwrap();
+    let good = Method::from(QcsSgmPlus::of_preset(&PRESETS[0]));
+    good.algorithm().unwrap();
     for (name, value) in [
-        ("steps_per_level", toml::Value::Integer(0)),
-        ("steps_per_level", toml::Value::Integer(i64::MAX)),
-        ("ep_iters", toml::Value::Integer(0)),
-        ("ep_iters", toml::Value::Integer(1 << 32)),
-        ("levels", toml::Value::Integer(1)),
-        ("step_scale", toml::Value::Float(-1.0)),
-        ("step_scale", toml::Value::Float(f64::NAN)),
-        ("momentum", toml::Value::Float(1.0)),
-        ("momentum", toml::Value::Float(f64::NAN)),
-        ("xi", toml::Value::Float(0.0)),
-        ("gamma", toml::Value::Float(f64::INFINITY)),
+        ("steps_per_level", "0"),
+        ("steps_per_level", "9223372036854775807"),
+        ("steps_per_level", "9223372036854775808"),
+        ("ep_iters", "0"),
+        ("ep_iters", "4294967296"),
+        ("ep_iters", "many"),
+        ("levels", "1"),
+        ("step_scale", "-1"),
+        ("step_scale", "nan"),
+        ("momentum", "1"),
+        ("momentum", "nan"),
+        ("xi", "0"),
+        ("gamma", "inf"),
+        ("ep_rule", "fast"),
     ] {
-        let above = toml::Table::from_iter([(name.to_owned(), value)]);
-        let all = kind.over(&above, &good).unwrap();
-        let error = kind.method(&all).err().unwrap_or_else(|| panic!("{all:?}"));
+        let mut above = QCS_SGM_PLUS.open();
+        let set = above.set(name, value);
+        let error = set
+            .and_then(|()| above.over(good.clone()).algorithm().map(|_| ()))
+            .unwrap_err();
         assert!(error.to_string().starts_with(name), "{error}");
     }
-    let unknown = toml::Table::from_iter([("momentums".to_owned(), toml::Value::Integer(1))]);
-    let error = kind.over(&unknown, &good).unwrap_err().to_string();
-    assert!(error.contains("momentums") && error.contains("momentum"), "{error}");
+    let error = QCS_SGM_PLUS.open().set("momentums", "1").unwrap_err().to_string();
+    assert!(error.contains("momentums") && error.contains("momentum,"), "{error}");
 }
 
 #[test]

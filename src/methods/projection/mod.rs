@@ -9,23 +9,13 @@ mod project;
 
 use std::ops::Range;
 
-use toml::Table;
+pub use options::{NormRule, Projection, ProjectionSettings};
 
-pub use options::{NormRule, ProjectionOptions, ProjectionSettings};
-
-use super::{Direct, Flags, Given, Kind, Left, Method, Options, Pass, Preset, Samples};
+use super::{Algorithm, BIPG, Direct, Given, Kind, Left, MethodOptions, ONE_SHOT, Options, Pass, Preset, Samples};
 use crate::prior::{Generator, Prior};
 use crate::problem::Problem;
 use crate::{Error, Images, Result};
 use project::Projector;
-
-/// One of the two.
-pub struct Projection {
-    key: &'static str,
-    title: &'static str,
-    about: &'static str,
-    rule: Rule,
-}
 
 /// What is projected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,63 +24,37 @@ pub enum Rule {
     OneShot,
 }
 
-pub const BIPG: Projection = Projection {
-    key: "bipg",
-    title: "BIPG",
-    about: "baseline for 1 bit: projected gradient onto a generator's range",
-    rule: Rule::Bipg,
-};
-
-pub const ONE_SHOT: Projection = Projection {
-    key: "oneshot",
-    title: "OneShot",
-    about: "baseline for 1 bit: one projection of the back-projected signs",
-    rule: Rule::OneShot,
-};
-
-impl Kind for Projection {
-    fn key(&self) -> &'static str {
-        self.key
+impl Rule {
+    fn of(kind: &Kind) -> Self {
+        if kind.key() == BIPG.key() {
+            Self::Bipg
+        } else {
+            Self::OneShot
+        }
     }
 
-    fn title(&self) -> &'static str {
-        self.title
+    /// The name in the literature.
+    fn title(self) -> &'static str {
+        match self {
+            Self::Bipg => BIPG.title(),
+            Self::OneShot => ONE_SHOT.title(),
+        }
+    }
+}
+
+impl MethodOptions for Projection {
+    fn advised_for(key: &str, prior: &Prior, _: Option<&Preset>, signs: bool) -> Result<Self> {
+        Ok(Self::advised(prior, key, signs)?.over(Self::base()))
     }
 
-    fn about(&self) -> &'static str {
-        self.about
+    fn resolved(self, kind: &Kind) -> Result<Self> {
+        let rule = Rule::of(kind);
+        self.settings(rule)?;
+        Ok(self.of_rule(rule))
     }
 
-    fn is_baseline(&self) -> bool {
-        true
-    }
-
-    fn names(&self) -> &'static [&'static str] {
-        ProjectionOptions::NAMES
-    }
-
-    fn defaults(&self, prior: &Prior, _: Option<&Preset>, signs: bool) -> Result<Table> {
-        let own = ProjectionOptions::advised(prior, self.key, signs)?;
-        Ok(own.over(ProjectionOptions::base()).to_table())
-    }
-
-    fn of_flags(&self, flags: &Flags) -> Table {
-        flags.projection.to_table()
-    }
-
-    fn over(&self, above: &Table, below: &Table) -> Result<Table> {
-        let below = ProjectionOptions::from_table(below)?;
-        Ok(ProjectionOptions::from_table(above)?.over(below).to_table())
-    }
-
-    fn resolve(&self, settings: &Table) -> Result<Table> {
-        let options = ProjectionOptions::from_table(settings)?;
-        options.settings(self.rule)?;
-        Ok(options.of_rule(self.rule).to_table())
-    }
-
-    fn method(&self, settings: &Table) -> Result<Box<dyn Method>> {
-        let settings = ProjectionOptions::from_table(settings)?.settings(self.rule)?;
+    fn algorithm(&self, kind: &Kind) -> Result<Box<dyn Algorithm>> {
+        let settings = self.settings(Rule::of(kind))?;
         let generator = Generator::find(&settings.generator)?;
         Ok(Box::new(Baseline { settings, generator }))
     }
@@ -102,12 +66,9 @@ struct Baseline {
     generator: Generator,
 }
 
-impl Method for Baseline {
+impl Algorithm for Baseline {
     fn check(&self, given: Given<'_>) -> Result<()> {
-        let name = match self.settings.rule {
-            Rule::Bipg => BIPG.title,
-            Rule::OneShot => ONE_SHOT.title,
-        };
+        let name = self.settings.rule.title();
         let problem = given
             .problem
             .ok_or_else(|| Error::usage(format!("{name} reconstructs measured images: there is no problem")))?;

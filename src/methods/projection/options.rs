@@ -1,56 +1,60 @@
 //! The settings of the baselines.
 
 use super::super::Options;
-use super::super::options::{between, options, positive};
+use super::super::options::{Setting, between, options, positive, words};
 use super::Rule;
 use crate::prior::Generator;
 use crate::{Error, Result};
 
 options! {
-    /// BIPG and OneShot.
-    pub struct ProjectionOptions {
+    /// BIPG and OneShot, the paper's baselines for one bit.
+    ///
+    /// ```
+    /// let method = qcs::Method::Bipg(qcs::Projection { restarts: Some(4), ..Default::default() });
+    /// assert!(method.kind().is_baseline());
+    /// ```
+    pub struct Projection {
         /// The generator (.safetensors) that images are projected onto [default: the shipped decoder of digits]
-        #[arg(long, value_name = "FILE")]
-        pub generator: String,
+        pub generator: String = "FILE",
         /// Adam's steps in a projection [default: 200]
-        #[arg(long, value_name = "N")]
-        pub projection_steps: usize,
+        pub projection_steps: usize = "N",
         /// Latent vectors that a projection begins with; the best one counts [default: 2]
-        #[arg(long, value_name = "N")]
-        pub restarts: usize,
+        pub restarts: usize = "N",
         /// Projected gradient steps of BIPG [default: 15]
-        #[arg(long, value_name = "N")]
-        pub iterations: usize,
+        pub iterations: usize = "N",
         /// Size of BIPG's gradient step, for an A with entries of variance 1/M [default: 1.25]
-        #[arg(long, value_name = "STEP")]
-        pub gradient_step: f64,
+        pub gradient_step: f64 = "STEP",
         /// The norm that OneShot gives its back-projection: of the training images (estimated), or that of the true image, which
         /// its authors' program takes and nobody knows (true) [default: estimated]
-        #[arg(long, value_name = "RULE", value_enum)]
-        pub norm: NormRule,
+        pub norm: NormRule = "RULE",
     }
 }
 
-/// Where OneShot has the norm of an image from: signs do not tell it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum NormRule {
-    /// From the training images
-    #[default]
-    Estimated,
-    /// From the true image: an oracle
-    True,
+words! {
+    /// Where OneShot has the norm of an image from: signs do not tell it.
+    #[derive(Default)]
+    pub enum NormRule {
+        /// From the training images
+        #[default]
+        Estimated = "estimated",
+        /// From the true image: an oracle
+        True = "true",
+    }
 }
 
-impl Options for ProjectionOptions {
-    const NAMES: &'static [&'static str] = Self::FIELDS;
+impl Options for Projection {
+    const SETTINGS: &'static [Setting] = Self::FIELDS;
 
     fn over(self, below: Self) -> Self {
         self.or(below)
     }
+
+    fn set(&mut self, name: &str, text: &str) -> Result<()> {
+        self.set_field(name, text)
+    }
 }
 
-impl ProjectionOptions {
+impl Projection {
     /// What holds if nobody says otherwise.
     pub(super) fn base() -> Self {
         Self {
@@ -99,7 +103,7 @@ impl ProjectionOptions {
     }
 }
 
-/// See [`ProjectionOptions`].
+/// See [`Projection`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProjectionSettings {
     pub rule: Rule,

@@ -34,13 +34,12 @@ impl Projector<'_> {
             .flat_map(|state| (0..self.restarts).map(move |restart| Try { state, restart }))
             .collect();
         let start = |one: &Try| self.start(keys[one.state], round, one.restart as u32);
-        let found: Vec<(f32, Vec<f32>)> = tries
-            .par_chunks(LANES)
-            .flat_map_iter(|lanes| {
-                let of = |one: &Try| (targets[one.state].as_slice(), start(one));
-                self.descend(lanes.iter().map(of).collect())
-            })
-            .collect();
+        let descend = |lanes: &[Try]| {
+            let of = |one: &Try| (targets[one.state].as_slice(), start(one));
+            self.descend(lanes.iter().map(of).collect())
+        };
+        let found: Vec<(f32, Vec<f32>)> =
+            crate::pool::install(|| tries.par_chunks(LANES).flat_map_iter(descend).collect());
         let best = |of_state: &[(f32, Vec<f32>)]| {
             let least = of_state.iter().min_by(|a, b| a.0.total_cmp(&b.0));
             least.expect("a projection has a beginning").1.clone()

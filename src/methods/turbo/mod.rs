@@ -1,5 +1,5 @@
 //! Turbo: EP and the denoiser as two halves of one message passing (a generalised VAMP with a learned denoiser). It
-//! estimates the posterior mean in some 25 evaluations of the network; several chains are drawn from its last message.
+//! estimates the posterior mean in some 20 evaluations of the network; several chains are drawn from its last message.
 //!
 //! The paper's sampler assumes that x given x_t has variance beta²; the prior knows better, by its own denoising error.
 //! Here the two halves exchange extrinsic Gaussian messages: EP makes the cells Gaussian at N(mu, nu·I), a linear filter
@@ -12,62 +12,30 @@ mod plan;
 
 use qcs_kernels::turbo::Scalars;
 use qcs_kernels::turbo::turbo_denoise::BROKEN;
-use toml::Table;
 
 pub use calibrate::{LEVELS, calibrate};
-pub use options::{TurboOptions, TurboSettings};
+pub use options::{Turbo, TurboSettings};
 
-use super::{BatchPlan, Divergence, Estimate, Flags, Given, Kind, Left, Method, Options, Pass, Preset, Samples};
+use super::{
+    Algorithm, BatchPlan, Divergence, Estimate, Given, Kind, Left, MethodOptions, Options, Pass, Preset, Samples,
+};
 use crate::plan::{Step, Target};
 use crate::prior::{Denoiser, Prior};
 use crate::problem::Problem;
 use crate::{Error, Images, Result};
 
-/// Turbo.
-pub struct Turbo {
-    key: &'static str,
-}
-
-pub const TURBO: Turbo = Turbo { key: "turbo" };
-
-impl Kind for Turbo {
-    fn key(&self) -> &'static str {
-        self.key
+impl MethodOptions for Turbo {
+    fn advised_for(key: &str, prior: &Prior, _: Option<&Preset>, signs: bool) -> Result<Self> {
+        Ok(Self::advised(prior, key, signs)?.over(Self::base()))
     }
 
-    fn title(&self) -> &'static str {
-        "turbo"
+    fn resolved(self, _: &Kind) -> Result<Self> {
+        self.settings()?;
+        Ok(self)
     }
 
-    fn about(&self) -> &'static str {
-        "EP and the denoiser exchange messages: the posterior mean"
-    }
-
-    fn names(&self) -> &'static [&'static str] {
-        TurboOptions::NAMES
-    }
-
-    fn defaults(&self, prior: &Prior, _: Option<&Preset>, signs: bool) -> Result<Table> {
-        Ok(TurboOptions::defaults(prior, signs)?.to_table())
-    }
-
-    fn of_flags(&self, flags: &Flags) -> Table {
-        flags.turbo.to_table()
-    }
-
-    fn over(&self, above: &Table, below: &Table) -> Result<Table> {
-        let below = TurboOptions::from_table(below)?;
-        Ok(TurboOptions::from_table(above)?.over(below).to_table())
-    }
-
-    fn resolve(&self, settings: &Table) -> Result<Table> {
-        let options = TurboOptions::from_table(settings)?;
-        options.settings()?;
-        Ok(options.to_table())
-    }
-
-    fn method(&self, settings: &Table) -> Result<Box<dyn Method>> {
-        Ok(Box::new(TurboOptions::from_table(settings)?.settings()?))
+    fn algorithm(&self, _: &Kind) -> Result<Box<dyn Algorithm>> {
+        Ok(Box::new(self.settings()?))
     }
 }
 
@@ -83,7 +51,7 @@ fn needed<'a>(given: Given<'a>) -> Result<(&'a Problem, &'a Denoiser)> {
     Ok((problem, denoiser))
 }
 
-impl Method for TurboSettings {
+impl Algorithm for TurboSettings {
     fn check(&self, given: Given<'_>) -> Result<()> {
         needed(given).map(|_| ())
     }

@@ -1,38 +1,43 @@
 //! Turbo's settings: nothing in them needs tuning.
 
 use super::super::Options;
-use super::super::options::{between, options, positive};
-use crate::prior::Prior;
+use super::super::options::{Setting, between, options, positive};
 use crate::{Error, Result};
 
 options! {
-    /// Turbo.
-    pub struct TurboOptions {
+    /// Turbo: EP and the denoiser exchange messages until the posterior mean stands still. What is left open is the prior's
+    /// advice; nothing needs tuning.
+    ///
+    /// ```
+    /// let method = qcs::Turbo { evaluations: Some(50), ..Default::default() };
+    /// assert_eq!(method.tolerance, None);
+    /// ```
+    pub struct Turbo {
         /// The most evaluations of the network for an image; few need them all [default: 30]
-        #[arg(long, value_name = "N")]
-        pub evaluations: usize,
+        pub evaluations: usize = "N",
         /// An image is settled once its estimate moves, twice running, by less than this share of its predicted error
         /// [default: 0.02]
-        #[arg(long, value_name = "SHARE")]
-        pub tolerance: f64,
-        /// Evaluations of the network for each draw, where `--chains` asks for several [default: 20]
-        #[arg(long, value_name = "N")]
-        pub draw_steps: usize,
+        pub tolerance: f64 = "SHARE",
+        /// Evaluations of the network for each draw, where several `chains` are asked for [default: 20]
+        pub draw_steps: usize = "N",
         /// Noise level that a draw begins at, over that of the message it is drawn from, at least 1 [default: 1.12]
-        #[arg(long, value_name = "FACTOR")]
-        pub draw_spread: f64,
+        pub draw_spread: f64 = "FACTOR",
     }
 }
 
-impl Options for TurboOptions {
-    const NAMES: &'static [&'static str] = Self::FIELDS;
+impl Options for Turbo {
+    const SETTINGS: &'static [Setting] = Self::FIELDS;
 
     fn over(self, below: Self) -> Self {
         self.or(below)
     }
+
+    fn set(&mut self, name: &str, text: &str) -> Result<()> {
+        self.set_field(name, text)
+    }
 }
 
-impl TurboOptions {
+impl Turbo {
     /// What holds if nobody says otherwise.
     pub fn base() -> Self {
         Self {
@@ -41,11 +46,6 @@ impl TurboOptions {
             draw_steps: Some(20),
             draw_spread: Some(1.12),
         }
-    }
-
-    /// See [`Kind::defaults`](super::super::Kind).
-    pub(super) fn defaults(prior: &Prior, signs: bool) -> Result<Self> {
-        Ok(Self::advised(prior, super::TURBO.key, signs)?.over(Self::base()))
     }
 
     /// The settings, every one in its range.
@@ -75,7 +75,7 @@ impl TurboOptions {
     }
 }
 
-/// See [`TurboOptions`].
+/// [`Turbo`] with every setting in its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TurboSettings {
     pub evaluations: u32,

@@ -4,6 +4,7 @@ mod palette;
 mod raster;
 mod scale;
 mod svg;
+#[cfg(feature = "cli")]
 pub(crate) use svg::escaped;
 
 use std::path::Path;

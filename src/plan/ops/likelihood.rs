@@ -5,7 +5,7 @@ use super::{Operands, Sites};
 use crate::plan::{Plan, TensorId};
 
 /// The first message of EP, h^F = 0 in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EpStart {
     /// tau^F = 1, as in the paper's code
@@ -13,6 +13,18 @@ pub enum EpStart {
     Unit,
     /// tau^F = 1/mean diag(C_t⁻¹): the variance that the factorised Gaussian will end near
     Matched,
+}
+
+impl std::str::FromStr for EpStart {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "unit" => Ok(Self::Unit),
+            "matched" => Ok(Self::Matched),
+            _ => Err("unit or matched is needed".to_owned()),
+        }
+    }
 }
 
 /// An op of the likelihood.

@@ -9,7 +9,7 @@ mod state_dict;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Prior, Schedule, square};
+use super::{Depth, Ncsnv2, Prior, Schedule, square};
 use crate::files::half::F16;
 use crate::files::safetensors::{self, Slice, Tensor};
 pub use crate::files::torch::Container;
@@ -58,6 +58,7 @@ pub struct Converted {
     /// Where in the checkpoint the weights were.
     pub entry: String,
     pub ngf: usize,
+    pub depth: Depth,
     pub channels: usize,
     /// Side of the images: as given, from the checkpoint's settings, or that of the published network with these
     /// levels; if none, whoever opens the result must name it.
@@ -77,7 +78,8 @@ impl std::fmt::Display for Converted {
         let (parameters, ngf, channels) = (self.parameters, self.ngf, self.channels);
         write!(
             f,
-            "NCSNv2, ngf = {ngf}, {channels} channel(s), {parameters} {what} from {}",
+            "{}, ngf = {ngf}, {channels} channel(s), {parameters} {what} from {}",
+            self.depth.name(),
             self.entry
         )?;
         match self.image_size {
@@ -105,7 +107,10 @@ impl std::fmt::Display for Converted {
 /// [`Error::BadFile`] naming `input` and the offending entry; [`Error::Io`]; [`Error::Usage`] for an image size that
 /// NCSNv2 cannot have.
 pub fn convert(input: &Path, output: &Path, options: &ConvertOptions) -> Result<Converted> {
-    if let Some(size) = options.image_size.filter(|&size| !network::is_image_size(size)) {
+    if let Some(size) = options
+        .image_size
+        .filter(|&size| !network::is_image_size(Depth::Plain, size))
+    {
         let reason = format!("must be even and from 2 to 4096, not {size}");
         return Err(Error::setting("image_size", reason));
     }
@@ -115,7 +120,7 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions) -> Result<
     let metadata = metadata(input, &converted);
     let file = serialise(&weights, &metadata, options.f16).map_err(bad)?;
     // Only what the program itself can open is worth writing. The weights do not depend on the size of the images.
-    let shape = square(converted.channels, converted.image_size.unwrap_or(2));
+    let shape = square(converted.channels, converted.image_size.unwrap_or(network::ANY_SIZE));
     let prior = Prior::from_bytes(input, &file, Some(shape))?;
     write_atomically(output, |out| {
         out.write_all(&file).map_err(|e| Error::io(output, "write", e))
@@ -140,7 +145,8 @@ fn read(bytes: &[u8], options: &ConvertOptions) -> Result<(Converted, Vec<Weight
     let object = saved.unpickle()?;
     let mut storages = rest.locate(&object)?;
     let chosen = state_dict::choose(&object, options.raw)?;
-    let (ngf, channels) = network::check(&chosen)?;
+    let Ncsnv2 { ngf, depth, image } = network::check(&chosen)?;
+    let channels = image.channels;
 
     let values = storages.values(&chosen.tensors)?;
     let weight = |((name, tensor), values): (&(String, torch::Strided<'_>), _)| Weight {
@@ -152,13 +158,14 @@ fn read(bytes: &[u8], options: &ConvertOptions) -> Result<(Converted, Vec<Weight
     let levels = weights.iter().find(|weight| weight.name == SIGMAS);
     let image_size = options
         .image_size
-        .or_else(|| state_dict::image_size(&object).filter(|&size| network::is_image_size(size)))
+        .or_else(|| state_dict::image_size(&object).filter(|&size| network::is_image_size(depth, size)))
         .or_else(|| network::published_image_size(channels, &levels?.values));
     let converted = Converted {
         container: saved.container,
         weights: chosen.weights,
         entry: chosen.entry,
         ngf,
+        depth,
         channels,
         image_size,
         schedule: None,
@@ -170,6 +177,7 @@ fn read(bytes: &[u8], options: &ConvertOptions) -> Result<(Converted, Vec<Weight
 fn metadata(input: &Path, converted: &Converted) -> BTreeMap<&'static str, String> {
     let source = input.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut metadata = BTreeMap::from([
+        ("network", "ncsnv2".to_owned()),
         ("ngf", converted.ngf.to_string()),
         ("channels", converted.channels.to_string()),
         ("weights", converted.weights.name().to_owned()),

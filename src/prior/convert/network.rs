@@ -4,14 +4,16 @@ use std::collections::HashMap;
 
 use super::state_dict::{Chosen, FIRST, SIGMAS};
 use crate::files::quoted;
-use crate::prior::{Ncsnv2, parameters, square};
+use crate::prior::{Depth, Ncsnv2, parameters, square};
 
 /// The widest network believed; the published ones have ngf = 128.
 const WIDEST: usize = 4096;
 const MOST_CHANNELS: usize = 256;
+/// A side that every depth can halve.
+pub(super) const ANY_SIZE: usize = 8;
 
-/// ngf and the number of channels, after comparing every name and shape; the error is the reason in words.
-pub(super) fn check(chosen: &Chosen<'_>) -> Result<(usize, usize), String> {
+/// Width, depth and channels, the latter as those of an image of any size, after comparing every name and shape; the error is the reason in words.
+pub(super) fn check(chosen: &Chosen<'_>) -> Result<Ncsnv2, String> {
     let entry = &chosen.entry;
     let shapes: HashMap<&str, &[usize]> = chosen
         .tensors
@@ -25,8 +27,10 @@ pub(super) fn check(chosen: &Chosen<'_>) -> Result<(usize, usize), String> {
         ));
     };
     // The weights do not depend on the size of the images.
-    let image = square(channels, 2);
-    let expected = parameters(&Ncsnv2 { ngf, image });
+    let image = square(channels, ANY_SIZE);
+    let depth = Depth::of(|name| shapes.contains_key(name));
+    let (network, what) = (Ncsnv2 { ngf, depth, image }, depth.name());
+    let expected = parameters(&network);
 
     let missing: Vec<&str> = expected
         .iter()
@@ -51,7 +55,7 @@ pub(super) fn check(chosen: &Chosen<'_>) -> Result<(usize, usize), String> {
             .map(|(verb, names)| format!("{verb} {}", list(&names)))
             .collect();
         return Err(format!(
-            "{entry} is not NCSNv2 with ngf = {ngf}: it {}",
+            "{entry} is not {what} with ngf = {ngf}: it {}",
             parts.join(" and ")
         ));
     }
@@ -59,7 +63,7 @@ pub(super) fn check(chosen: &Chosen<'_>) -> Result<(usize, usize), String> {
         if names.get(name).is_some_and(|expected| expected != shape) {
             let expected = names[name];
             return Err(format!(
-                "tensor `{name}` in {entry} has shape {shape:?}, but NCSNv2 with ngf = {ngf} needs {expected:?}"
+                "tensor `{name}` in {entry} has shape {shape:?}, but {what} with ngf = {ngf} needs {expected:?}"
             ));
         }
     }
@@ -68,7 +72,7 @@ pub(super) fn check(chosen: &Chosen<'_>) -> Result<(usize, usize), String> {
             "tensor `{SIGMAS}` in {entry} has shape {shape:?}, not a list of noise levels"
         ));
     }
-    Ok((ngf, channels))
+    Ok(network)
 }
 
 /// The first few names, and how many more there are.
@@ -81,15 +85,21 @@ fn list(names: &[&str]) -> String {
     }
 }
 
-/// Whether NCSNv2, which halves the image once, works on squares of this side.
-pub(super) fn is_image_size(size: usize) -> bool {
-    (2..=4096).contains(&size) && size.is_multiple_of(2)
+/// Whether a network of this depth works on squares of this side.
+pub(super) fn is_image_size(depth: Depth, size: usize) -> bool {
+    (2..=4096).contains(&size) && size.is_multiple_of(1 << depth.halvings())
 }
 
 /// The side of the images that the published network with these levels was trained on.
 pub(super) fn published_image_size(channels: usize, levels: &[f32]) -> Option<usize> {
-    // Channels, levels, the first level, and the side: MNIST, CIFAR-10 and CelebA.
-    const PUBLISHED: [(usize, usize, f32, usize); 3] = [(1, 232, 50.0, 28), (3, 232, 50.0, 32), (3, 500, 90.0, 64)];
+    // Channels, levels, the first level, and the side: MNIST, CIFAR-10, CelebA, LSUN bedrooms and towers, FFHQ.
+    const PUBLISHED: [(usize, usize, f32, usize); 5] = [
+        (1, 232, 50.0, 28),
+        (3, 232, 50.0, 32),
+        (3, 500, 90.0, 64),
+        (3, 1086, 190.0, 128),
+        (3, 2311, 348.0, 256),
+    ];
     let begin = *levels.first()?;
     let same = |first: f32| (begin / first - 1.0).abs() < 1e-3;
     PUBLISHED
@@ -112,6 +122,7 @@ mod tests {
         assert_eq!(size(1, 50.0, 232), Some(28));
         assert_eq!(size(3, 50.0, 232), Some(32));
         assert_eq!(size(3, 90.0, 500), Some(64));
+        assert_eq!((size(3, 190.0, 1086), size(3, 348.0, 2311)), (Some(128), Some(256)));
         assert_eq!(
             (size(1, 90.0, 500), size(3, 50.0, 231), size(3, 49.0, 232)),
             (None, None, None)

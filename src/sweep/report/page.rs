@@ -213,9 +213,10 @@ impl Collected {
         for row in &self.rows {
             let (config, method) = (&row.config, &row.metrics().method);
             let model = config.identity.as_ref().map_or("", |identity| &identity.model);
-            let settings = config.settings[method]
-                .iter()
-                .map(|(key, value)| format!("{key} {}", keys::shown(value)));
+            let settings = crate::methods::find(method).map(|kind| config.settings.of(kind));
+            let settings = settings.ok().and_then(|settings| toml::Table::try_from(settings).ok());
+            let settings = settings.into_iter().flatten();
+            let settings = settings.map(|(key, value)| format!("{key} {}", keys::shown(&value)));
             let cells = format!(
                 "<td>{} {}</td><td>{}</td><td>{}</td><td>{}</td>",
                 escaped(&keys::shown(&toml::Value::String(config.model.clone()))),

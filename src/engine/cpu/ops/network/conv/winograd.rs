@@ -301,7 +301,8 @@ impl Work<'_> {
         }
         let bias = F::load(&self.packed.bias[block * BLOCK..]);
         let first = (((image * shape.out_blocks + block) * shape.height + row) * shape.width + column) * BLOCK;
-        let inside = |from: usize, length: usize| (length - from).div_ceil(shape.dilation);
+        // A map smaller than the dilation has lattices without a pixel.
+        let inside = |from: usize, length: usize| length.saturating_sub(from).div_ceil(shape.dilation);
         let (height, width) = (inside(row, shape.height), inside(column, shape.width));
         for (j, sums) in transposed(rows).into_iter().enumerate() {
             for (i, value) in transform_sums(sums, fma).into_iter().enumerate() {

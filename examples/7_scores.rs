@@ -1,16 +1,16 @@
 //! Look at the two scores alone, to compare them with your own code: `qcs score` and `qcs likelihood` do the same.
 //!
-//! `cargo run --release --example 3_scores`
+//! `cargo run --release --example 7_scores`
 
+use qcs::bundled;
 use qcs::engine::cpu::CpuEngine;
 use qcs::likelihood::{Diag, Ep, Likelihood};
 use qcs::methods::{likelihood_score, prior_score};
 use qcs::prior::Prior;
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
-use qcs::run::demo;
 
 fn main() -> qcs::Result<()> {
-    let images = demo::digits(0, Some(2))?;
+    let images = bundled::digits(0, Some(2))?;
     let mut engine = CpuEngine::new(0);
 
     // The prior score points from a noisy image to what the network believes in.

@@ -16,7 +16,7 @@ pub struct Checkpoint {
     /// The pass in work
     pub(super) pass: usize,
     /// Of the finished states, by name
-    pub(super) left: Left,
+    pub(crate) left: Left,
     /// First state of the pass that no slot has taken
     pub(super) next: usize,
     /// The batch in work; empty between batches

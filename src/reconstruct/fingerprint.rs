@@ -1,16 +1,21 @@
 //! Hashes that tell whether two runs are the same: against accidents, not against forgers.
 
-use super::RunConfig;
-use crate::methods::Kind;
+use crate::Images;
 use crate::prior::{Prior, parameters};
 use crate::problem::{Matrix, Problem, Values};
-use crate::{Images, Result};
 
 /// A running hash of 64-bit words: fast enough for a matrix of 400 MB.
-pub(crate) struct Hash(u64);
+pub struct Hash(u64);
+
+impl Default for Hash {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Hash {
-    pub(crate) fn new() -> Self {
+    /// Of nothing yet.
+    pub fn new() -> Self {
         Self(0x9e37_79b9_7f4a_7c15)
     }
 
@@ -20,13 +25,13 @@ impl Hash {
         self.0 = (product ^ (product >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     }
 
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+    pub fn bytes(&mut self, bytes: &[u8]) {
         self.word(bytes.len() as u64);
         bytes.iter().for_each(|&byte| self.word(u64::from(byte)));
     }
 
     /// Many bytes, eight at a time.
-    pub(crate) fn blob(&mut self, bytes: &[u8]) {
+    pub fn blob(&mut self, bytes: &[u8]) {
         self.word(bytes.len() as u64);
         let (words, rest) = bytes.as_chunks::<8>();
         words.iter().for_each(|word| self.word(u64::from_le_bytes(*word)));
@@ -51,28 +56,20 @@ impl Hash {
         }
     }
 
-    pub(crate) fn hex(&self) -> String {
+    pub fn hex(&self) -> String {
         format!("{:016x}", self.0)
     }
 }
 
 /// The hash of a text.
-pub(crate) fn of_text(text: &str) -> String {
+pub fn of_text(text: &str) -> String {
     let mut hash = Hash::new();
     hash.bytes(text.as_bytes());
     hash.hex()
 }
 
-/// What names a run and one of its methods.
-///
-/// # Errors
-/// As [`RunConfig::to_toml`].
-pub(super) fn of_run(kind: &dyn Kind, config: &RunConfig) -> Result<String> {
-    Ok(format!("{}-{}", kind.key(), of_text(&config.to_toml()?)))
-}
-
 /// The hash of pixels and their shape.
-pub(crate) fn of_images(images: &Images) -> String {
+pub fn of_images(images: &Images) -> String {
     let mut hash = Hash::new();
     hash.bytes(images.shape.to_string().as_bytes());
     hash.f32s(&images.data);
@@ -80,7 +77,7 @@ pub(crate) fn of_images(images: &Images) -> String {
 }
 
 /// The hash of a network's shape and weights, and of what it knows of itself as a denoiser.
-pub(crate) fn of_prior(prior: &Prior) -> String {
+pub fn of_prior(prior: &Prior) -> String {
     let mut hash = Hash::new();
     hash.bytes(prior.image().to_string().as_bytes());
     for param in parameters(prior.network()) {
@@ -96,14 +93,14 @@ pub(crate) fn of_prior(prior: &Prior) -> String {
 }
 
 /// The hash of a matrix.
-pub(super) fn of_matrix(a: &Matrix) -> String {
+pub fn of_matrix(a: &Matrix) -> String {
     let mut hash = Hash::new();
     hash.matrix(a);
     hash.hex()
 }
 
 /// The hash of what decides the posterior: A, the cells and sigma.
-pub(super) fn of_problem(problem: &Problem) -> String {
+pub fn of_problem(problem: &Problem) -> String {
     let mut hash = Hash::new();
     hash.matrix(problem.a());
     hash.f64s(problem.cells().lower());

@@ -5,14 +5,14 @@ use std::time::Instant;
 use super::checkpoint::{Checkpoint, Slot};
 use crate::engine::{Constants, Engine, Session, State};
 use crate::methods::options::between;
-use crate::methods::{BatchPlan, Given, Left, Method, Pass, Samples};
+use crate::methods::{Algorithm, BatchPlan, Given, Left, Pass, Samples};
 use crate::plan::{Plan, Program, Step};
 use crate::{Error, ImageShape, Result};
 
 /// A method and what it reconstructs: `images` measured images, or as many draws from the prior where there is no problem.
 #[derive(Clone, Copy)]
 pub struct Driver<'a> {
-    pub method: &'a dyn Method,
+    pub algorithm: &'a dyn Algorithm,
     pub given: Given<'a>,
     /// The first of them in the problem
     pub first: usize,
@@ -66,7 +66,9 @@ pub trait Observer {
     ///
     /// # Errors
     /// Ends the run.
-    fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<()>;
+    fn checkpoint(&mut self, _checkpoint: &Checkpoint) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Watches nothing.
@@ -75,10 +77,6 @@ pub struct Unobserved;
 impl Observer for Unobserved {
     fn after_step(&mut self, _: &Progress) -> Next {
         Next::Continue
-    }
-
-    fn checkpoint(&mut self, _: &Checkpoint) -> Result<()> {
-        Ok(())
     }
 }
 
@@ -105,10 +103,10 @@ impl Driver<'_> {
     ) -> Result<Outcome> {
         self.check()?;
         let mut run = resume.unwrap_or_default();
-        if let Some(direct) = self.method.direct(self.given) {
+        if let Some(direct) = self.algorithm.direct(self.given) {
             return self.run_direct(direct.as_ref(), run, observer);
         }
-        let passes = self.method.passes(self.given);
+        let passes = self.algorithm.passes(self.given);
         let works: Vec<Work<'_>> = passes.iter().map(|pass| Work::new(self, pass.as_ref())).collect();
         let mut watch = Watch {
             observer,
@@ -131,9 +129,9 @@ impl Driver<'_> {
     }
 
     /// What came of it, from what the passes left of all states.
-    pub(super) fn outcome(&self, left: &Left) -> Samples {
-        let mut samples = self.method.outcome(self.given, left);
-        let passes = self.method.passes(self.given);
+    pub(crate) fn outcome(&self, left: &Left) -> Samples {
+        let mut samples = self.algorithm.outcome(self.given, left);
+        let passes = self.algorithm.passes(self.given);
         let steps = passes.last().map_or(Vec::new(), |pass| pass.steps());
         let stage = steps.last().map_or(1, |step| step.stage);
         let steps = steps.iter().filter(|step| step.stage == stage).count();
@@ -181,7 +179,7 @@ impl Driver<'_> {
                 )));
             }
         }
-        self.method.check(self.given)
+        self.algorithm.check(self.given)
     }
 
     /// Bytes of device memory that a batch of so many states takes.
@@ -190,7 +188,12 @@ impl Driver<'_> {
             let (compiled, steps) = (pass.compile(batch, engine.target()), pass.steps());
             engine.bytes(&compiled.plan, self.constants(&steps, pass.stage()))
         };
-        self.method.passes(self.given).into_iter().map(bytes).max().unwrap_or(0)
+        self.algorithm
+            .passes(self.given)
+            .into_iter()
+            .map(bytes)
+            .max()
+            .unwrap_or(0)
     }
 
     /// The batch of the run's states that the device is through with first, of those that it has room for; or the given one where
@@ -206,7 +209,7 @@ impl Driver<'_> {
             return Ok(self.batch);
         };
         let can_index = |batch: usize| {
-            let passes = self.method.passes(self.given);
+            let passes = self.algorithm.passes(self.given);
             passes
                 .iter()
                 .all(|pass| engine.can_index(&pass.compile(batch, engine.target()).plan))
@@ -227,7 +230,7 @@ impl Driver<'_> {
                 high = middle - 1;
             }
         }
-        let passes = self.method.passes(self.given);
+        let passes = self.algorithm.passes(self.given);
         let plans: Vec<Plan> = passes
             .iter()
             .map(|pass| pass.compile(low, engine.target()).plan)
