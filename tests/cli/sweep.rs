@@ -262,6 +262,6 @@ fn mistakes_in_a_file_are_named_with_their_line() {
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
     let ran = place.run("sweep --kappa 1,2 --out out");
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("Name images or a problem"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("Name `images` or a `problem`"), "{}", ran.stderr);
     assert!(!place.path("out/points").exists());
 }
