@@ -62,6 +62,8 @@ impl Problem {
         let diag = a.diag();
         let balanced = Self {
             a: a.into(),
+            // Orthogonal rows whose norms differ now have an eigenbasis.
+            rotates: spectrum.as_ref().is_none_or(|spectrum| spectrum.u.is_some()),
             cells,
             diag,
             sigma: plan.sigma,
@@ -318,6 +320,15 @@ mod tests {
             let trace = |problem: &Problem| problem.diag.iter().sum::<f64>() / problem.a.cols() as f64;
             assert!((0.5..2.0).contains(&trace(&balanced(times(&problem, &[unit; 24])))));
         }
+    }
+
+    #[test]
+    fn a_problem_whose_spectrum_is_no_longer_known_rotates() {
+        let problem = simulated(Ensemble::RowOrthogonal, 1);
+        assert!(!problem.rotates());
+        let sigmas = (1..=24).map(|row| 0.01 * f64::from(row)).collect();
+        let even = balanced(problem.with_sigmas(sigmas).unwrap());
+        assert!(even.rotates() && even.spectrum().unwrap().u.is_some());
     }
 
     #[test]
