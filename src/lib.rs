@@ -46,10 +46,10 @@ pub mod run;
 pub mod sweep;
 
 pub use engine::{Device, Precision};
-pub use error::{Error, Result};
+pub use error::{Error, Remedy, Result};
 pub use images::{ImageShape, Images};
 pub use methods::{Method, Projection, QcsSgm, QcsSgmPlus, Turbo};
 pub use pool::use_threads;
 pub use prior::Prior;
-pub use problem::{Cells, Matrix, Problem, Quantiser};
+pub use problem::{Cells, Matrix, Operator, Problem, Quantiser};
 pub use reconstruct::{Job, Next, Observer, Progress, Reconstruction, reconstruct, sample};

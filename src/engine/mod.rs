@@ -98,7 +98,7 @@ pub trait Engine {
     fn profile(&mut self, _stages: RangeInclusive<u32>) -> Result<()> {
         Err(crate::Error::setting(
             "profile",
-            "is for a GPU and its profilers; `cargo bench --bench step` shows where the CPU spends its time",
+            "is for a GPU and its profilers; the benchmark `step` shows where the CPU spends its time",
         ))
     }
 
@@ -110,10 +110,8 @@ pub trait Engine {
     /// Bytes of device memory that a session of the plan takes, known before anything is allocated.
     fn bytes(&self, plan: &Plan, constants: Constants<'_>) -> usize;
 
-    /// What tells its rounding from that of other devices: results of one name are the same bits.
-    fn rounds_as(&self) -> &'static str {
-        "cpu"
-    }
+    /// What tells its rounding from that of other devices and instruction sets: results of one name are the same bits.
+    fn rounds_as(&self) -> &'static str;
 
     /// Makes sure that the spectrum of A is known, by whatever computes it best. Returns notes for the user.
     ///

@@ -41,7 +41,10 @@ pub fn read<T>(path: &Path, parse: impl FnOnce(&TensorFile<'_>) -> Result<T>) ->
 /// The same for a file that is already in memory; `path` stands for it in messages.
 pub fn read_bytes<T>(path: &Path, bytes: &[u8], parse: impl FnOnce(&TensorFile<'_>) -> Result<T>) -> Result<T> {
     let parsed = TensorFile::parse(bytes).and_then(|file| parse(&file));
-    parsed.map_err(|e| Error::bad_file(path, one_line(&e.to_string())))
+    parsed.map_err(|e| match e {
+        Error::Remediable { error, remedy } => Error::bad_file(path, one_line(&error.to_string())).or(remedy),
+        e => Error::bad_file(path, one_line(&e.to_string())),
+    })
 }
 
 /// Messages quote names and texts of the file, which can be long or hold control characters.
@@ -100,8 +103,8 @@ impl<'a> TensorFile<'a> {
             ))
         })?;
         let values = match tensor.dtype() {
-            Dtype::F32 => Values::F32(from_bytes(tensor.data(), f32::from_le_bytes)),
-            Dtype::F64 => Values::F64(from_bytes(tensor.data(), f64::from_le_bytes)),
+            Dtype::F32 => Values::F32(from_bytes(tensor.data(), f32::from_le_bytes)?),
+            Dtype::F64 => Values::F64(from_bytes(tensor.data(), f64::from_le_bytes)?),
             other => return Err(wrong_type(name, other, "F32 or F64")),
         };
         Ok((shape, values))
@@ -112,11 +115,40 @@ impl<'a> TensorFile<'a> {
         let tensor = self.tensor(name)?;
         let data = tensor.data();
         match tensor.dtype() {
-            Dtype::F32 => Ok(from_bytes(data, f32::from_le_bytes)),
-            Dtype::F16 => Ok(from_bytes(data, |bytes| F16::from_le_bytes(bytes).to_f32())),
-            Dtype::BF16 => Ok(from_bytes(data, |bytes| Bf16::from_le_bytes(bytes).to_f32())),
+            Dtype::F32 => from_bytes(data, f32::from_le_bytes),
+            Dtype::F16 => from_bytes(data, |bytes| F16::from_le_bytes(bytes).to_f32()),
+            Dtype::BF16 => from_bytes(data, |bytes| Bf16::from_le_bytes(bytes).to_f32()),
             other => Err(wrong_type(name, other, "F32, F16 or BF16")),
         }
+    }
+
+    /// The vector `name` of small numbers, exact in f32: integers of one byte, f32 or f64.
+    pub fn small(&self, name: &str) -> Result<Vec<f32>> {
+        let tensor = self.tensor(name)?;
+        let data = tensor.data();
+        match tensor.dtype() {
+            Dtype::I8 => Ok(data.iter().map(|&byte| f32::from(byte as i8)).collect()),
+            Dtype::F32 => from_bytes(data, f32::from_le_bytes),
+            Dtype::F64 => from_bytes(data, |bytes| f64::from_le_bytes(bytes) as f32),
+            other => Err(wrong_type(name, other, "I8, F32 or F64")),
+        }
+    }
+
+    /// The vector `name` of indices: integers of four or eight bytes, not negative, below 2³² − 1.
+    pub fn indices(&self, name: &str) -> Result<Vec<u32>> {
+        let tensor = self.tensor(name)?;
+        let data = tensor.data();
+        let wide: Vec<i64> = match tensor.dtype() {
+            Dtype::U32 => from_bytes(data, |bytes| i64::from(u32::from_le_bytes(bytes)))?,
+            Dtype::I32 => from_bytes(data, |bytes| i64::from(i32::from_le_bytes(bytes)))?,
+            Dtype::I64 | Dtype::U64 => from_bytes(data, i64::from_le_bytes)?,
+            other => return Err(wrong_type(name, other, "U32, I32 or I64")),
+        };
+        let narrow = |(at, value): (usize, i64)| {
+            let index = u32::try_from(value).ok().filter(|&index| index != u32::MAX);
+            index.ok_or_else(|| Error::usage(format!("tensor `{name}` has {value} at {at}: not an index")))
+        };
+        wide.into_iter().enumerate().map(narrow).collect()
     }
 
     /// The bytes of the tensor `name`, whatever they mean.
@@ -142,9 +174,12 @@ fn wrong_type(name: &str, found: Dtype, wanted: &str) -> Error {
 }
 
 /// The format checked that the length is a multiple of the size.
-fn from_bytes<T, const SIZE: usize>(bytes: &[u8], value: impl Fn([u8; SIZE]) -> T) -> Vec<T> {
+fn from_bytes<T, const SIZE: usize>(bytes: &[u8], value: impl Fn([u8; SIZE]) -> T) -> Result<Vec<T>> {
     let (values, _) = bytes.as_chunks();
-    values.iter().map(|&bytes| value(bytes)).collect()
+    let mut all = Vec::new();
+    super::reserve(&mut all, values.len()).map_err(Error::usage)?;
+    all.extend(values.iter().map(|&bytes| value(bytes)));
+    Ok(all)
 }
 
 /// A tensor to write.

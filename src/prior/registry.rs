@@ -1,7 +1,9 @@
 //! The networks that a weights file can hold. A file names its own in the metadata (`network`); one that does not, as the
 //! published NCSNv2, is known by its tensors.
 
+use super::units::UnitNetwork;
 use super::{Ncsnv2, Network, UNet};
+use crate::error::Remedy;
 use crate::files::safetensors::TensorFile;
 use crate::{Error, ImageShape, Result};
 
@@ -18,7 +20,12 @@ struct Kind {
 type Describe = fn(&TensorFile<'_>, Option<ImageShape>) -> Result<Box<dyn Network>>;
 
 /// A file without a name is the first of these that recognises it.
-const NETWORKS: [Kind; 2] = [
+const NETWORKS: [Kind; 3] = [
+    Kind {
+        name: UnitNetwork::NAME,
+        recognised: |_| false,
+        describe: |file, image| Ok(Box::new(UnitNetwork::describe_file(file, image)?)),
+    },
     Kind {
         name: "unet",
         recognised: UNet::recognised,
@@ -85,8 +92,7 @@ pub fn image_of(file: &TensorFile<'_>, image: Option<ImageShape>, channels: usiz
             }
         }
         (None, None) => {
-            let reason = "the metadata lack `image_size`; name the images' shape with --shape C,H,W";
-            return Err(Error::usage(reason));
+            return Err(Error::usage("the metadata lack `image_size`").or(Remedy::Shape));
         }
     };
     if image.channels != channels {

@@ -7,10 +7,10 @@ use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::{Accum, Mat, MatRef};
 use rayon::prelude::*;
 
-use super::Matrix;
 use super::haar::parallelism;
 use super::matrix::{times, transpose_times};
-use crate::error::{Error, Result};
+use super::{Matrix, Operator};
+use crate::error::{Error, Result, room_for};
 
 /// The eigendecomposition of A·Aᵀ.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +36,13 @@ impl Spectrum {
     fn factorise(a: &Matrix) -> Result<Self> {
         let (m, n) = (a.rows(), a.cols());
         let par = parallelism();
+        let scratch = self_adjoint_evd_scratch::<f64>(m, ComputeEigenvectors::Yes, par, Default::default());
+        // A·Aᵀ, its vectors, U, and A in double precision.
+        let numbers = 3 * (m as u128).pow(2) + m as u128 * n as u128;
+        room_for(
+            8 * numbers + scratch.unaligned_bytes_required() as u128,
+            "the factorisation of A",
+        )?;
         let mut gram = Mat::<f64>::zeros(m, m);
         let values = a.to_f64();
         let rows = MatRef::from_row_major_slice(&values, m, n);
@@ -54,7 +61,6 @@ impl Spectrum {
 
         let mut s = Diag::<f64>::zeros(m);
         let mut vectors = Mat::<f64>::zeros(m, m);
-        let scratch = self_adjoint_evd_scratch::<f64>(m, ComputeEigenvectors::Yes, par, Default::default());
         self_adjoint_evd(
             gram.as_ref(),
             s.as_mut(),
@@ -85,7 +91,7 @@ impl Spectrum {
     /// # Errors
     /// [`Error::Usage`] if a length is wrong, a value is not finite, an eigenvalue is negative, or
     /// a probe fails.
-    pub fn check(&self, a: &Matrix) -> Result<()> {
+    pub fn check(&self, a: &Operator) -> Result<()> {
         let m = a.rows();
         if self.eigenvalues.len() != m || self.u.as_ref().is_some_and(|u| Some(u.len()) != m.checked_mul(m)) {
             return Err(Error::usage(format!("eigenvalues must have M = {m} entries and U M·M")));
@@ -167,7 +173,7 @@ mod tests {
     fn dependent_rows_give_eigenvalues_of_zero_and_never_below() {
         let a = gaussian(30, 12);
         let spectrum = Spectrum::of(&a).unwrap();
-        spectrum.check(&a).unwrap();
+        spectrum.check(&a.into()).unwrap();
         assert!(spectrum.eigenvalues.iter().all(|&value| value >= 0.0));
         assert!(spectrum.eigenvalues[11] > 1e-3 && spectrum.eigenvalues[12] < 1e-13);
     }
@@ -176,7 +182,7 @@ mod tests {
     fn a_single_precision_matrix_is_factorised_in_double() {
         let a = gaussian(20, 33);
         let a = Matrix::from_f32(20, 33, a.to_f32().into_owned()).unwrap();
-        Spectrum::of(&a).unwrap().check(&a).unwrap();
+        Spectrum::of(&a).unwrap().check(&a.into()).unwrap();
     }
 
     #[test]
@@ -191,6 +197,7 @@ mod tests {
     fn a_spectrum_of_something_else_is_refused() {
         let a = gaussian(9, 14);
         let good = Spectrum::of(&a).unwrap();
+        let a = Operator::from(a);
         good.check(&a).unwrap();
         let refusal = |change: &dyn Fn(&mut Vec<f64>, &mut Vec<f64>)| {
             let Spectrum { u, mut eigenvalues } = good.clone();
@@ -218,6 +225,6 @@ mod tests {
     }
 
     fn good_for_another_matrix_is_refused(spectrum: &Spectrum) -> bool {
-        spectrum.check(&gaussian(10, 14)).is_err()
+        spectrum.check(&gaussian(10, 14).into()).is_err()
     }
 }

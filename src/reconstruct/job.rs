@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Checkpoint, Driver, Next, Observer, Outcome, Progress, evaluate};
+use super::{Checkpoint, Driver, Next, Observer, Outcome, Progress, compare_measurements, evaluate};
 use crate::engine::{self, Device, Engine, Precision};
 use crate::methods::{Algorithm, Divergence, Given, Method, Samples};
 use crate::metrics::Calibration;
@@ -174,9 +174,15 @@ impl<'a> Job<'a> {
         let method = self.method.completed(self.prior, None, signs)?;
         let algorithm = method.algorithm()?;
         let images = self.images.unwrap_or(0..self.problem.cells().count());
+        let balanced = (!self.problem.is_balanced()).then(|| self.problem.clone().balanced());
+        let balanced = balanced.transpose()?;
+        let (problem, mut notes) = match &balanced {
+            Some((problem, notes)) => (problem, notes.clone()),
+            None => (self.problem, Vec::new()),
+        };
         let given = Given {
             prior: self.prior,
-            problem: Some(self.problem),
+            problem: Some(problem),
             chains: self.chains,
         };
         let driver = Driver {
@@ -188,7 +194,6 @@ impl<'a> Job<'a> {
             batch: self.batch,
         };
         driver.check()?;
-        let mut notes = Vec::new();
         let mut opened = None;
         let engine = match self.engine {
             Some(engine) => engine,
@@ -287,6 +292,9 @@ impl Reconstruction {
             row.evaluations = Some(evaluations[index]);
             row.predicted_error = samples.estimate.as_ref().map(|own| own.predicted_error[index]);
             row.ep_iterations = samples.estimate.as_ref().map(|own| own.ep_iterations[index]);
+        }
+        if let Some(problem) = given.problem {
+            compare_measurements(&mut metrics, &mean, first, problem);
         }
         Ok(Self {
             method,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{POINTS, Point};
 use crate::engine::Engine;
+use crate::output::Report;
 use crate::prior::Prior;
 use crate::problem::Problem;
 use crate::reconstruct::fingerprint;
@@ -117,7 +118,7 @@ fn there(points: &Path, digest: &str) -> Option<String> {
 }
 
 fn of_file(path: &Path) -> Result<String> {
-    let bytes = std::fs::read(path).map_err(|e| Error::io(path, "read", e))?;
+    let bytes = crate::files::map(path)?;
     let mut hash = fingerprint::Hash::new();
     hash.blob(&bytes);
     Ok(hash.hex())
@@ -161,8 +162,9 @@ fn execute_point(
     watcher: &mut dyn Watcher,
 ) -> Result<Ended> {
     let folder = materials.folder(point, out)?;
-    let found = folder.find()?;
-    if matches!(found, Found::Finished(_)) {
+    // Files of a point that cannot be read are made again: nobody but a sweep writes them.
+    let found = folder.find().unwrap_or(Found::Other);
+    if matches!(found, Found::Finished(_)) && Report::read_json(&folder.metrics_json()).is_ok() {
         return Ok(Ended::There);
     }
     let run = Run::load_sharing(point.config()?, engine, &mut materials.shared)?;

@@ -257,8 +257,16 @@ impl Bench<'_> {
         };
         let mut config = args.over(base, input)?;
         config.shard = shard.or(config.shard);
-        if let (Found::Unfinished(begun) | Found::Finished(begun), Batch::AUTO) = (&found, config.batch) {
-            config.batch = begun.batch;
+        if let Found::Unfinished(begun) | Found::Finished(begun) = &found {
+            // Neither changes a result, but the state that is kept is of one batch and one block.
+            if args
+                .batch
+                .is_some_and(|batch| batch != begun.batch && batch != Batch::AUTO)
+                || args.block.is_some()
+            {
+                global.note("note: a run goes on with the batches and blocks that it began with");
+            }
+            (config.batch, config.block) = (begun.batch, begun.block);
         }
         if self.engine.is_none() {
             self.engine = Some(global.engine_for(config.precision)?);

@@ -33,7 +33,7 @@ enum Samples {
 }
 
 /// The pictures of a folder, sorted by name; hidden files and other kinds are passed over.
-pub(super) fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(|e| Error::io(folder, "read", e))? {
         let path = entry.map_err(|e| Error::io(folder, "read", e))?.path();
@@ -45,7 +45,8 @@ pub(super) fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
                 .iter()
                 .any(|known| extension.eq_ignore_ascii_case(known))
         });
-        if is_picture && !hidden {
+        // A pipe of that name would be waited for.
+        if is_picture && !hidden && path.is_file() {
             paths.push(path);
         }
     }

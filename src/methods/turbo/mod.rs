@@ -19,6 +19,7 @@ pub use options::{Turbo, TurboSettings};
 use super::{
     Algorithm, BatchPlan, Divergence, Estimate, Given, Kind, Left, MethodOptions, Options, Pass, Preset, Samples,
 };
+use crate::error::Remedy;
 use crate::plan::{Step, Target};
 use crate::prior::{Denoiser, Prior};
 use crate::problem::Problem;
@@ -45,8 +46,8 @@ fn needed<'a>(given: Given<'a>) -> Result<(&'a Problem, &'a Denoiser)> {
         .problem
         .ok_or_else(|| Error::usage("turbo reconstructs measured images: without a problem there is nothing to do"))?;
     let denoiser = given.prior.denoiser().ok_or_else(|| {
-        let reason = "turbo needs the prior's denoising errors, which the file does not hold: measure them with `qcs calibrate --model FILE --images DATA`";
-        Error::bad_file(&given.prior.source, reason)
+        let reason = "turbo needs the prior's denoising errors, which the file does not hold";
+        Error::bad_file(&given.prior.source, reason).or(Remedy::Calibrate)
     })?;
     Ok((problem, denoiser))
 }
