@@ -165,6 +165,7 @@ impl Caller<'_> {
                     unused,
                 })]
             }
+            NetworkOp::CallOut { .. } => unreachable!("no session is made of a plan that calls out"),
         }
     }
 
