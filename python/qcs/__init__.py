@@ -22,6 +22,7 @@ from ._errors import (
     Stopped,
     UsageError,
 )
+from ._operator import Operator
 from ._prior import Prior
 from ._problem import Problem, Quantizer
 from ._progress import Progress
@@ -36,6 +37,7 @@ __all__ = [
     "DeviceError",
     "DivergenceWarning",
     "Error",
+    "Operator",
     "Prior",
     "Problem",
     "Progress",

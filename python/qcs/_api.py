@@ -11,10 +11,12 @@ import numpy as np
 from . import _arrays, _qcs
 from ._arrays import Array, Images
 from ._errors import DivergenceWarning, RunFailed, UsageError
+from ._operator import Operator, as_matrix, is_linear_operator
 from ._prior import Prior, prior_of
 from ._problem import Problem, Quantizer, sign_cells
 from ._progress import Watch, watcher
 from ._result import Result, result_of
+from ._settings import part_of, seed_of, texts, whole
 from ._threads import get_num_threads
 
 
@@ -35,7 +37,7 @@ def measure(
     x: Array,
     A: Array | str = "gaussian",
     *,
-    measurements: int | None = None,
+    measurements: int | str | None = None,
     bits: int = 1,
     step: float | None = None,
     sigma: float = 0.05,
@@ -47,7 +49,7 @@ def measure(
     """Simulated measurements y = Q(Ax + n) of images.
 
     x: ``[B, C, H, W]``, ``[C, H, W]`` or ``[H, W]``, floats in [0, 1]; kept as the truth.
-    A: a matrix ``[M, N]``, a file with one, or a law to draw it from: ``gaussian``, ``row-orthogonal``, ``ill-conditioned``
+    A: a matrix ``[M, N]``, SciPy's or PyLops' operator, a file with a matrix, or a law to draw it from: ``gaussian``, ``row-orthogonal``, ``ill-conditioned``
     (with ``kappa``), ``correlated`` (with ``rho``).
     measurements: M of a drawn A; for images of MNIST's, CIFAR-10's and CelebA's shapes the paper's, if absent.
     bits, step: the quantizer; without a step the best one for Gaussian values of this variance, for which E[x²] of such
@@ -59,13 +61,14 @@ def measure(
     Problem(2 images, 300 measurements of 2 bits of 784 pixels, sigma=0.05)
     """
     images = _arrays.in_range(_arrays.images(x))
-    seed = _seed(seed)
+    seed = seed_of(seed)
     if not isinstance(A, (str, os.PathLike)):
         if measurements is not None or kappa is not None or rho is not None:
             raise UsageError("measurements, kappa and rho are of an A that is drawn: this one is given")
         if not 0 < bits < 256:
             raise UsageError(f"bits must be 1 to 8, not {bits}")
-        return Problem(_qcs.Problem.simulate(images, _arrays.matrix(A), bits, step, float(sigma), mean_square, seed))
+        matrix = as_matrix(A) if is_linear_operator(A) else _arrays.matrix(A)
+        return Problem(_qcs.Problem.simulate(images, matrix, bits, step, float(sigma), mean_square, seed))
     settings = {
         "matrix": os.fspath(A),
         "measurements": measurements,
@@ -82,7 +85,7 @@ def measure(
 
 def reconstruct(
     y: Problem | Array | tuple[Array, Array],
-    A: Array | None = None,
+    A: Operator | Array | None = None,
     sigma: float | None = None,
     *,
     quantizer: Quantizer | None = None,
@@ -105,7 +108,8 @@ def reconstruct(
 
     y: a ``Problem``; or, with A and sigma: signs ``[B, M]`` or ``[M]``, booleans or ±1; values or codes of a ``quantizer``; or
     a pair (lower, upper), the interval of each measurement, (-inf, inf) of a lost one.
-    A: ``[M, N]``. sigma: standard deviation of the noise before quantization.
+    A: ``[M, N]``, a ``qcs.Operator``, or an operator of SciPy's or PyLops', which is turned into a matrix. sigma: standard
+    deviation of the noise before quantization.
     prior: ``"mnist"``, a weights file, or a ``Prior``, which any denoiser can be.
     method: ``turbo``, posterior means in about 30 evaluations; ``ep`` (QCS-SGM+) and ``diag`` (QCS-SGM), posterior samples;
     ``bipg``, ``oneshot``, baselines. ``qcs.methods()`` has their settings, which are given by name.
@@ -127,13 +131,13 @@ def reconstruct(
         raise UsageError(f"on_divergence is {on_divergence!r}: there are warn, raise and ignore")
     knows = prior_of(prior)
     problem, single, back = _problem(y, A, sigma, quantizer, truth, knows)
-    part = _part(images, len(problem))
+    part = part_of(images, len(problem))
     watch = watcher(progress)
     common: dict[str, Any] = {
-        "chains": _whole(chains, "chains"),
-        "seed": _seed(seed),
+        "chains": whole(chains, "chains"),
+        "seed": seed_of(seed),
         "images": part,
-        "batch": _whole(batch, "batch"),
+        "batch": whole(batch, "batch"),
         "device": knows._device(device),
         "precision": precision,
         "threads": get_num_threads(),
@@ -175,12 +179,13 @@ def _problem(
         rows, single = _arrays.rows(y, "y")
         lower, upper = sign_cells(rows) if quantizer is None else quantizer.cells(rows)
         back = _arrays.back_to(y)
-    matrix = _arrays.matrix(A)
-    n = int(np.prod(prior.shape))
-    if matrix.shape[1] != n:
-        c, h, w = prior.shape
-        raise UsageError(f"A has {matrix.shape[1]} columns, but the prior's images ({c}×{h}×{w}) have {n} pixels")
-    problem = Problem.from_cells(lower, upper, matrix, sigma, shape=prior.shape, truth=truth, quantizer=quantizer)
+    shape = prior.shape
+    matrix = A if isinstance(A, Operator) else as_matrix(A) if is_linear_operator(A) else _arrays.matrix(A)
+    n = matrix.n if isinstance(matrix, Operator) else matrix.shape[1]
+    if n != int(np.prod(shape)):
+        c, h, w = shape
+        raise UsageError(f"A has {n} columns, but the prior's images ({c}×{h}×{w}) have {c * h * w} pixels")
+    problem = Problem.from_cells(lower, upper, matrix, sigma, shape=shape, truth=truth, quantizer=quantizer)
     return problem, single, back
 
 
@@ -218,49 +223,3 @@ def _tell_of_divergence(result: Result, on_divergence: str) -> None:
     if on_divergence == "raise":
         raise RunFailed(words)
     warnings.warn(words, DivergenceWarning, stacklevel=3)
-
-
-def texts(settings: dict[str, Any]) -> list[tuple[str, str]]:
-    """Settings as the library reads them; what is ``None`` is left open."""
-
-    def text(value: Any) -> str:
-        if isinstance(value, (bool, np.bool_)):
-            return "true" if value else "false"
-        if isinstance(value, (list, tuple, np.ndarray)):
-            return ",".join(text(part) for part in value)
-        if isinstance(value, np.generic):
-            value = value.item()
-        if not isinstance(value, (str, int, float)):
-            raise TypeError(f"a setting is {type(value).__name__}: a number, a word or a list is needed")
-        return str(value)
-
-    return [(name, text(value)) for name, value in settings.items() if value is not None]
-
-
-def _whole(value: Any, name: str) -> int:
-    number = int(value)
-    if number != value or number < 1:
-        raise UsageError(f"{name} must be a whole number, 1 or more, not {value}")
-    return number
-
-
-def _seed(seed: Any) -> int:
-    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
-        raise TypeError(f"seed is {type(seed).__name__}: a whole number is needed, by which image and chain key their noise")
-    if not 0 <= seed < 2**63:
-        raise UsageError(f"seed must be from 0 to 2**63 - 1, not {seed}")
-    return int(seed)
-
-
-def _part(images: Any, count: int) -> tuple[int, int] | None:
-    if images is None:
-        return None
-    if isinstance(images, (int, np.integer)):
-        images = range(int(images), int(images) + 1) if images >= 0 else range(count + int(images), count + int(images) + 1)
-    if isinstance(images, slice):
-        images = range(*images.indices(count))
-    if not isinstance(images, range) or images.step != 1 or len(images) == 0:
-        raise UsageError("images must be a number, or a range or slice without gaps, of at least one image")
-    if images.start < 0 or images.stop > count:
-        raise UsageError(f"images {images.start} to {images.stop - 1} are asked for, but the problem holds {count}")
-    return images.start, images.stop

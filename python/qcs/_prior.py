@@ -205,5 +205,5 @@ def prior_of(prior: Prior | str | os.PathLike[str]) -> Prior:
     if isinstance(prior, (str, os.PathLike)):
         return Prior.load(prior) if os.path.exists(prior) else Prior.builtin(os.fspath(prior))
     raise TypeError(
-        f"prior is {type(prior).__name__}: a Prior, a file or 'mnist' is needed; Prior.from_callable and Prior.from_torch make one"
+        f"prior is {type(prior).__name__}: a Prior, a file or 'mnist' is needed; Prior.from_torch and Prior.from_callable make one"
     )

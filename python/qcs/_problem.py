@@ -108,23 +108,24 @@ class Problem:
     ) -> Problem:
         """A problem from the interval of each measurement; a lost one is ``(-inf, inf)``.
 
-        lower, upper: ``[B, M]`` or ``[M]``. A: ``[M, N]``. sigma: standard deviation of the noise before quantization.
+        lower, upper: ``[B, M]`` or ``[M]``. A: ``[M, N]``, or a ``qcs.Operator``. sigma: standard deviation of the noise before quantization.
         shape: C, H, W of the images. truth: the images, where they are known, for metrics.
         """
         (low, _), (up, _) = _arrays.rows(lower, "lower"), _arrays.rows(upper, "upper")
         if low.shape != up.shape:
             raise UsageError(f"lower has shape {low.shape} and upper {up.shape}: each measurement needs both")
-        return cls(
-            _qcs.Problem.from_cells(
-                _arrays.matrix(A),
-                _arrays.bounds(low),
-                _arrays.bounds(up),
-                float(sigma),
-                None if shape is None else list(shape),
-                None if truth is None else _arrays.in_range(_arrays.images(truth, "truth"), "truth"),
-                None if quantizer is None else (quantizer.bits, quantizer.step),
-            )
+        given = (
+            _arrays.bounds(low),
+            _arrays.bounds(up),
+            float(sigma),
+            None if shape is None else list(shape),
+            None if truth is None else _arrays.in_range(_arrays.images(truth, "truth"), "truth"),
+            None if quantizer is None else (quantizer.bits, quantizer.step),
         )
+        known = getattr(A, "_native", None)
+        if isinstance(known, _qcs.Problem):
+            return cls(known.with_cells(*given))
+        return cls(_qcs.Problem.from_cells(_arrays.matrix(A), *given))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Problem:
@@ -141,7 +142,10 @@ class Problem:
         low, up = _arrays.rows(lower, "lower")[0], _arrays.rows(upper, "upper")[0]
         if low.shape != up.shape:
             raise UsageError(f"lower has shape {low.shape} and upper {up.shape}: each measurement needs both")
-        return Problem(self._native.with_cells(_arrays.bounds(low), _arrays.bounds(up)))
+        made = self._native.quantizer
+        return Problem(
+            self._native.with_cells(_arrays.bounds(low), _arrays.bounds(up), self.sigma, self.shape and list(self.shape), None, made)
+        )
 
     def factorise(self) -> Problem:
         """Computes the spectrum of A·Aᵀ now: what EP and turbo need once, and ``save`` then keeps."""

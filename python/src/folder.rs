@@ -51,7 +51,15 @@ pub fn run_in_folder(
     config.settings.insert(method);
     let (ended, stopped_by) = py.detach(|| {
         let mut watching = Watch::new(watch.as_ref());
-        let ended = execute(config, &problem.inner, &RunFolder::new(out), resume, &device, threads, &mut watching);
+        let ended = execute(
+            config,
+            &problem.inner,
+            &RunFolder::new(out),
+            resume,
+            &device,
+            threads,
+            &mut watching,
+        );
         (ended, watching.raised)
     });
     match stopped_by {
@@ -77,7 +85,11 @@ fn execute(
     let found = folder.find()?;
     let shown = folder.path().display();
     match &found {
-        Found::Other => return Err(Error::usage(format!("out {shown} is not empty and holds no run: choose another folder"))),
+        Found::Other => {
+            return Err(Error::usage(format!(
+                "out {shown} is not empty and holds no run: choose another folder"
+            )));
+        }
         Found::Finished(_) | Found::Unfinished(_) if !resume => {
             let reason = "holds a run: resume=True goes on with it, or loads it; else choose another folder";
             return Err(Error::usage(format!("out {shown} {reason}")));

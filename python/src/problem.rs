@@ -31,7 +31,10 @@ fn quantiser((bits, step): Bits) -> qcs::Result<Quantiser> {
     match (bits, step) {
         (1, None) => Quantiser::new(1, None, 1.0),
         (_, Some(step)) => Quantiser::new(bits, Some(step), 1.0),
-        (_, None) => Err(Error::setting("step", format!("is missing: a quantiser of {bits} bits needs one"))),
+        (_, None) => Err(Error::setting(
+            "step",
+            format!("is missing: a quantiser of {bits} bits needs one"),
+        )),
     }
 }
 
@@ -40,6 +43,52 @@ fn quantiser((bits, step): Bits) -> qcs::Result<Quantiser> {
 #[pyo3(signature = (bits, step))]
 pub fn check_quantizer(bits: u8, step: Option<f64>) -> PyResult<()> {
     quantiser((bits, step)).map(|_| ()).map_err(raised)
+}
+
+/// What was measured, beside A and the noise.
+struct Measured {
+    m: usize,
+    bounds: [Vec<f64>; 2],
+    shape: Option<ImageShape>,
+    truth: Option<Images>,
+    quantizer: Option<Bits>,
+}
+
+impl Measured {
+    fn new(
+        lower: &PyReadonlyArray2<'_, f64>,
+        upper: &PyReadonlyArray2<'_, f64>,
+        shape: Option<[usize; 3]>,
+        truth: Option<&PyReadonlyArray4<'_, f32>>,
+        quantizer: Option<Bits>,
+    ) -> PyResult<Self> {
+        Ok(Self {
+            m: lower.shape()[1],
+            bounds: [lower.as_slice()?.to_vec(), upper.as_slice()?.to_vec()],
+            shape: shape.map(|[channels, height, width]| ImageShape::new(channels, height, width)),
+            truth: truth.map(arrays::images).transpose()?,
+            quantizer,
+        })
+    }
+
+    fn cells(&self) -> qcs::Result<Cells> {
+        let [lower, upper] = self.bounds.clone();
+        Cells::new(self.m, lower, upper)
+    }
+
+    /// The problem, told of the rest.
+    fn told(self, mut problem: qcs::Problem) -> qcs::Result<qcs::Problem> {
+        if let Some(shape) = self.shape {
+            problem = problem.with_shape(shape)?;
+        }
+        if let Some(truth) = self.truth {
+            problem = problem.with_truth(truth)?;
+        }
+        Ok(match self.quantizer {
+            Some(bits) => problem.with_quantiser(quantiser(bits)?),
+            None => problem,
+        })
+    }
 }
 
 #[pymethods]
@@ -58,26 +107,40 @@ impl Problem {
         truth: Option<PyReadonlyArray4<'_, f32>>,
         quantizer: Option<Bits>,
     ) -> PyResult<Self> {
-        let (a, m) = (arrays::matrix(a)?, lower.shape()[1]);
-        let (lower, upper) = (lower.as_slice()?.to_vec(), upper.as_slice()?.to_vec());
-        let truth = truth.as_ref().map(arrays::images).transpose()?;
+        let a = arrays::matrix(a)?;
+        let measured = Measured::new(&lower, &upper, shape, truth.as_ref(), quantizer)?;
         wrapped(py.detach(|| {
-            let mut problem = qcs::Problem::new(a, Cells::new(m, lower, upper)?, sigma)?;
-            if let Some([channels, height, width]) = shape {
-                problem = problem.with_shape(ImageShape::new(channels, height, width))?;
+            let problem = qcs::Problem::new(a, measured.cells()?, sigma)?;
+            measured.told(problem)
+        }))
+    }
+
+    /// Other measurements by the same A: what is known of its spectrum stays known.
+    #[pyo3(signature = (lower, upper, sigma, shape=None, truth=None, quantizer=None))]
+    #[allow(clippy::too_many_arguments)] // named at the call, in Python
+    fn with_cells(
+        &self,
+        py: Python<'_>,
+        lower: PyReadonlyArray2<'_, f64>,
+        upper: PyReadonlyArray2<'_, f64>,
+        sigma: f64,
+        shape: Option<[usize; 3]>,
+        truth: Option<PyReadonlyArray4<'_, f32>>,
+        quantizer: Option<Bits>,
+    ) -> PyResult<Self> {
+        let measured = Measured::new(&lower, &upper, shape, truth.as_ref(), quantizer)?;
+        wrapped(py.detach(|| {
+            let mut problem = qcs::Problem::new(self.inner.a().clone(), measured.cells()?, sigma)?;
+            if let Some(spectrum) = self.inner.known_spectrum() {
+                problem = problem.with_spectrum(spectrum.clone())?;
             }
-            if let Some(truth) = truth {
-                problem = problem.with_truth(truth)?;
-            }
-            Ok(match quantizer {
-                Some(bits) => problem.with_quantiser(quantiser(bits)?),
-                None => problem,
-            })
+            measured.told(problem)
         }))
     }
 
     /// Images measured by a matrix of one's own.
     #[staticmethod]
+    #[allow(clippy::too_many_arguments)] // named at the call, in Python
     fn simulate(
         py: Python<'_>,
         images: PyReadonlyArray4<'_, f32>,
@@ -106,11 +169,7 @@ impl Problem {
 
     /// Images measured by a matrix that is drawn from a law or read from a file; `settings` are those of `[measure]`.
     #[staticmethod]
-    fn measure(
-        py: Python<'_>,
-        images: PyReadonlyArray4<'_, f32>,
-        settings: Vec<(String, String)>,
-    ) -> PyResult<Self> {
+    fn measure(py: Python<'_>, images: PyReadonlyArray4<'_, f32>, settings: Vec<(String, String)>) -> PyResult<Self> {
         use qcs::methods::Options;
         let images = arrays::images(&images)?;
         let mut config = MeasureConfig::default();
@@ -127,31 +186,6 @@ impl Problem {
 
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.inner.write(&path)).map_err(raised)
-    }
-
-    /// Other measurements by the same A with the same noise.
-    fn with_cells(
-        &self,
-        py: Python<'_>,
-        lower: PyReadonlyArray2<'_, f64>,
-        upper: PyReadonlyArray2<'_, f64>,
-    ) -> PyResult<Self> {
-        let m = lower.shape()[1];
-        let (lower, upper) = (lower.as_slice()?.to_vec(), upper.as_slice()?.to_vec());
-        wrapped(py.detach(|| {
-            let known = &self.inner;
-            let mut problem = qcs::Problem::new(known.a().clone(), Cells::new(m, lower, upper)?, known.sigma())?;
-            if let Some(shape) = known.shape() {
-                problem = problem.with_shape(shape)?;
-            }
-            if let Some(quantiser) = known.quantiser() {
-                problem = problem.with_quantiser(quantiser);
-            }
-            match known.known_spectrum() {
-                Some(spectrum) => problem.with_spectrum(spectrum.clone()),
-                None => Ok(problem),
-            }
-        }))
     }
 
     /// Computes the spectrum of A·Aᵀ, unless it is known.
@@ -212,7 +246,9 @@ impl Problem {
 
     /// Aᵀ·z for each row of `z`, `[B, M]` in f64.
     fn adjoint<'py>(&self, py: Python<'py>, z: PyReadonlyArray2<'_, f64>) -> PyResult<Bound<'py, PyAny>> {
-        self.product(py, &z, self.m(), self.n(), |problem, row| problem.a().transpose_times(row))
+        self.product(py, &z, self.m(), self.n(), |problem, row| {
+            problem.a().transpose_times(row)
+        })
     }
 
     /// The share of measurements that each image agrees with, clipped to [0, 1].
@@ -237,7 +273,11 @@ impl Problem {
             unreachable!("two axes")
         };
         if length != from {
-            let reason = format!("the rows have {length} entries, not {from}: A is {} by {}", self.m(), self.n());
+            let reason = format!(
+                "the rows have {length} entries, not {from}: A is {} by {}",
+                self.m(),
+                self.n()
+            );
             return Err(raised(Error::usage(reason)));
         }
         let rows = input.as_slice()?.to_vec();

@@ -95,7 +95,12 @@ fn dictionary(py: Python<'_>, found: Reconstruction) -> PyResult<Bound<'_, PyDic
 /// The methods: key, name in the literature, what it is, and each setting with what it does.
 #[pyfunction]
 #[allow(clippy::type_complexity)] // a table
-pub fn methods() -> Vec<(&'static str, &'static str, &'static str, Vec<(&'static str, &'static str)>)> {
+pub fn methods() -> Vec<(
+    &'static str,
+    &'static str,
+    &'static str,
+    Vec<(&'static str, &'static str)>,
+)> {
     let settings = |kind: &Kind| {
         let all = kind.settings().iter();
         all.map(|setting| (setting.name, setting.help.trim())).collect()
@@ -124,7 +129,11 @@ pub fn likelihood_score<'py>(
     let likelihood = match likelihood {
         "ep" => Likelihood::Ep(Ep::default()),
         "diag" => Likelihood::Diag(Diag),
-        other => return Err(raised(Error::usage(format!("there is no likelihood {other:?}: there are ep and diag")))),
+        other => {
+            return Err(raised(Error::usage(format!(
+                "there is no likelihood {other:?}: there are ep and diag"
+            ))));
+        }
     };
     let device: Device = device.parse().map_err(raised)?;
     let (x, problem) = (x.as_slice()?.to_vec(), &problem.inner);
@@ -150,13 +159,16 @@ pub fn picture<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let all = series.iter().map(|(_, images, ..)| arrays::images(images));
     let all = all.collect::<PyResult<Vec<Images>>>()?;
-    let shown = series.iter().zip(&all).map(|((title, _, captions, heat), images)| Series {
-        title: title.clone(),
-        note: None,
-        images,
-        captions: captions.clone(),
-        style: if *heat { Style::Heat } else { Style::Intensity },
-    });
+    let shown = series
+        .iter()
+        .zip(&all)
+        .map(|((title, _, captions, heat), images)| Series {
+            title: title.clone(),
+            note: None,
+            images,
+            captions: captions.clone(),
+            style: if *heat { Style::Heat } else { Style::Intensity },
+        });
     let picture = Grid::new(shown.collect()).render();
     let sides = [picture.height() as usize, picture.width() as usize, 3];
     arrays::shaped(py, picture.pixels().as_flattened().to_vec(), &sides)

@@ -48,7 +48,9 @@ impl<'a> Watch<'a> {
                 states,
                 ..
             } = *progress;
-            let answer = callback.bind(py).call1((fraction, evaluations, done, states, stage, at, of))?;
+            let answer = callback
+                .bind(py)
+                .call1((fraction, evaluations, done, states, stage, at, of))?;
             Ok(answer.is_none() || answer.is_truthy()?)
         });
         match told {

@@ -53,9 +53,8 @@ def test_samples_have_a_mean_and_a_variance(x):
 def test_deepinvs_own_test_runs_it(x):
     physics = physics_of(2, 0.4)
     loader = torch.utils.data.DataLoader([(image, physics(image[None])[0]) for image in x], batch_size=2)
-    found = dinv.test(
-        QCSReconstructor("mnist", evaluations=6), loader, physics, metrics=[dinv.metric.PSNR()], verbose=False, show_progress_bar=False
-    )
+    model, metrics = QCSReconstructor("mnist", evaluations=6), [dinv.metric.PSNR()]
+    found = dinv.test(model, loader, physics, metrics=metrics, verbose=False, show_progress_bar=False)
     assert found["PSNR"] > 15
 
 

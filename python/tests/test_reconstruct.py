@@ -129,3 +129,37 @@ def test_the_scores_are_those_of_a_denoiser(problem, digits):
     assert ((clean - digits[:3]) ** 2).mean() < 0.2 * ((noisy - digits[:3]) ** 2).mean()
     up = digits[:3] + 1e-3 * qcs.likelihood_score(problem, noisy, 0.3)
     assert up.shape == noisy.shape and np.isfinite(up).all()
+
+
+def test_an_operator_by_name_is_the_one_that_measure_draws(digits):
+    problem = qcs.measure(digits[:1], "row-orthogonal", measurements=150, bits=2, seed=4)
+    a = qcs.Operator("row-orthogonal", shape=(1, 28, 28), measurements=150, seed=4)
+    assert (a.forward(digits[:1]) == problem.forward(digits[:1])).all()
+    settings = dict(evaluations=4)
+    again = qcs.reconstruct((problem.lower, problem.upper), a, problem.sigma, truth=digits[:1], **settings)
+    assert again.mean.tobytes() == qcs.reconstruct(problem, **settings).mean.tobytes()
+
+
+def test_scipys_kind_of_operator_is_its_matrix(signs):
+    a, y, _ = signs
+
+    class Scipys:
+        shape = a.shape
+
+        def matmat(self, x):
+            return a @ x
+
+    found = qcs.reconstruct(y, Scipys(), 0.05, evaluations=3)
+    assert np.abs(found.mean - qcs.reconstruct(y, a, 0.05, evaluations=3).mean).max() < 1e-3
+
+    class Large(Scipys):
+        shape = (10**6, 784)
+
+    with pytest.raises(qcs.UsageError, match="GiB"):
+        qcs.reconstruct(y, Large(), 0.05)
+
+
+def test_other_measurements_by_the_same_matrix_are_the_same_problem(problem):
+    again = problem.factorise().with_cells(problem.lower, problem.upper)
+    assert repr(again) == repr(problem)
+    assert qcs.reconstruct(again, evaluations=3).mean.tobytes() == qcs.reconstruct(problem, evaluations=3).mean.tobytes()

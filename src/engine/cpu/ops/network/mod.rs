@@ -14,9 +14,9 @@ mod store_score;
 
 use std::ops::Range;
 
+use crate::Result;
 use crate::engine::cpu::memory::Operands;
 use crate::engine::cpu::session::CpuSession;
-use crate::Result;
 use crate::plan::{Activation, Contents, Conv, NetworkOp, TensorId};
 use call_out::call_out;
 pub use conv::BLOCK;
