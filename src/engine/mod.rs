@@ -154,8 +154,7 @@ pub trait Engine {
 /// Execution may go on behind the caller's back: an error of the device can reach any later call, and reading waits.
 ///
 /// # Errors
-/// Every method: [`Error::Device`](crate::Error::Device) if the device failed. The CPU does not; there a prior's own function
-/// may, with its own error.
+/// Every method: [`Error::Device`](crate::Error::Device) if the device failed. The CPU does not.
 pub trait Session {
     /// Says which states the batch holds.
     ///

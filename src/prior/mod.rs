@@ -2,7 +2,6 @@
 
 pub mod convert;
 mod denoiser;
-mod external;
 mod file;
 mod frame;
 mod generator;
@@ -23,7 +22,6 @@ use qcs_kernels::philox::{Domain, Stream};
 use crate::plan::{Contents, Op, Param, PlanBuilder, Target, TensorId};
 use crate::{ImageShape, Result};
 pub use denoiser::Denoiser;
-pub use external::Function;
 pub use frame::Frame;
 pub use generator::{Activations, Generator, LANES, Lane};
 pub use ncsnv2::{Depth, Ncsnv2};
@@ -40,11 +38,6 @@ pub trait Network: Send + Sync {
 
     /// Appends the forward pass: the score of `x`, `[C·H·W]` per state, at the noise level of each state goes to `score`.
     fn push(&self, plan: &mut PlanBuilder, x: TensorId, level: TensorId, score: TensorId);
-
-    /// What [`NetworkOp::CallOut`](crate::plan::NetworkOp::CallOut) calls, where the network is a function from outside.
-    fn function(&self) -> Option<&dyn Function> {
-        None
-    }
 }
 
 /// A loaded score network.

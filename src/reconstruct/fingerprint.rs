@@ -80,9 +80,6 @@ pub fn of_images(images: &Images) -> String {
 pub fn of_prior(prior: &Prior) -> String {
     let mut hash = Hash::new();
     hash.bytes(prior.image().to_string().as_bytes());
-    if prior.network().function().is_some() {
-        hash.bytes(prior.network().describe().as_bytes());
-    }
     for param in parameters(prior.network()) {
         hash.f32s(prior.weight(&param.name));
     }

@@ -289,13 +289,6 @@ impl Engine for CudaEngine {
                 plan.batch
             )));
         }
-        if let Some(prior) = constants.prior.filter(|prior| prior.network().function().is_some()) {
-            return Err(Error::Device(format!(
-                "cuda:{}: the prior ({}) is a function, and the engine can call one on the CPU only: take the device cpu",
-                self.device.ordinal(),
-                prior.network().describe()
-            )));
-        }
         let blas = self.blas_for(plan, constants);
         Ok(Box::new(session::CudaSession::new(
             &self.device,

@@ -99,12 +99,6 @@ pub enum NetworkOp {
         level: TensorId,
         score: TensorId,
     },
-    /// The score by a function from outside, the prior's own: on the host, so in no engine but the CPU's
-    CallOut {
-        x: TensorId,
-        level: TensorId,
-        score: TensorId,
-    },
 }
 
 impl NetworkOp {
@@ -120,7 +114,6 @@ impl NetworkOp {
             Self::ResizeAdd { .. } => "resize_add",
             Self::StoreScore { .. } => "store_score",
             Self::StoreMixed { .. } => "store_mixed",
-            Self::CallOut { .. } => "call_out",
         }
     }
 
@@ -157,7 +150,6 @@ impl NetworkOp {
             }
             Self::StoreScore { input, level, score } => Operands::new([input, level], [score]),
             Self::StoreMixed { x, input, level, score } => Operands::new([x, input, level], [score]),
-            Self::CallOut { x, level, score } => Operands::new([x, level], [score]),
         }
     }
 
@@ -179,8 +171,7 @@ impl NetworkOp {
             | Self::MeanPool { .. }
             | Self::ResizeAdd { .. }
             | Self::StoreScore { .. }
-            | Self::StoreMixed { .. }
-            | Self::CallOut { .. } => Vec::new(),
+            | Self::StoreMixed { .. } => Vec::new(),
         }
     }
 

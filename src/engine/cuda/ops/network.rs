@@ -165,7 +165,6 @@ impl Caller<'_> {
                     unused,
                 })]
             }
-            NetworkOp::CallOut { .. } => unreachable!("no session is made of a plan that calls out"),
         }
     }
 

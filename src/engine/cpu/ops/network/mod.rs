@@ -1,6 +1,5 @@
 //! The score network in the blocked layout.
 
-mod call_out;
 pub mod conv;
 mod elu;
 mod load_image;
@@ -14,11 +13,9 @@ mod store_score;
 
 use std::ops::Range;
 
-use crate::Result;
 use crate::engine::cpu::memory::Operands;
 use crate::engine::cpu::session::CpuSession;
 use crate::plan::{Activation, Contents, Conv, NetworkOp, TensorId};
-use call_out::call_out;
 pub use conv::BLOCK;
 use conv::{Algorithm, ConvShape, Prologue, conv};
 use elu::elu_map;
@@ -32,7 +29,7 @@ use store_mixed::store_mixed;
 use store_score::store_score;
 
 impl CpuSession<'_> {
-    pub(in crate::engine::cpu) fn network(&mut self, op: &NetworkOp, scratch: Range<usize>) -> Result<()> {
+    pub(in crate::engine::cpu) fn network(&mut self, op: &NetworkOp, scratch: Range<usize>) {
         let (plan, isa) = (self.plan, self.isa);
         let at = Operands {
             plan,
@@ -121,13 +118,7 @@ impl CpuSession<'_> {
                 let (x, input, level) = (at.read(x), at.read(input), at.read(level));
                 store_mixed(self.threads, x, input, channels, pixels, level, at.write(score));
             }
-            NetworkOp::CallOut { x, level, score } => {
-                let function = self.constants.prior.and_then(|prior| prior.network().function());
-                let function = function.expect("a plan that calls out is made from a prior with a function");
-                call_out(self.threads, function, at.read(x), at.read(level), at.write(score))?;
-            }
         }
-        Ok(())
     }
 }
 
