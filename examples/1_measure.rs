@@ -20,10 +20,8 @@ fn main() -> qcs::Result<()> {
     // to the images at hand.
     let simulation = Simulation {
         bits: 2,
-        step: None,
-        sigma: 0.05,
-        mean_square: 0.112,
         seed: 1,
+        ..Default::default()
     };
     let problem = Problem::simulate(images, sensing, &simulation)?;
     println!("{:?}", problem.quantiser());

@@ -10,13 +10,7 @@ fn main() -> qcs::Result<()> {
         ensemble: Ensemble::Gaussian,
         m: 200,
     };
-    let simulation = Simulation {
-        bits: 1,
-        step: None,
-        sigma: 0.05,
-        mean_square: 0.112,
-        seed: 0,
-    };
+    let simulation = Simulation::default();
     let problem = Problem::simulate(qcs::bundled::digits(0, None)?, sensing, &simulation)?;
     let found = qcs::sample(&problem, &Prior::shipped()?, Turbo::default(), 8)?;
 

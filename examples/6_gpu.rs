@@ -23,16 +23,8 @@ impl Observer for Patience {
 fn main() -> qcs::Result<()> {
     let device: Device = std::env::args().nth(1).as_deref().unwrap_or("auto").parse()?;
     let (ensemble, m) = (Ensemble::Gaussian, 400);
-    let (bits, step, sigma, mean_square, seed) = (1, None, 0.05, 0.112, 0);
-    let simulation = Simulation {
-        bits,
-        step,
-        sigma,
-        mean_square,
-        seed,
-    };
     let digits = qcs::bundled::digits(0, None)?;
-    let problem = Problem::simulate(digits, Sensing::Drawn { ensemble, m }, &simulation)?;
+    let problem = Problem::simulate(digits, Sensing::Drawn { ensemble, m }, &Simulation::default())?;
 
     let (prior, mut patience) = (Prior::shipped()?, Patience(Instant::now()));
     let job = Job::new(&problem, &prior, QcsSgmPlus::default()).device(device);

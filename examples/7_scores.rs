@@ -22,13 +22,7 @@ fn main() -> qcs::Result<()> {
 
     // The likelihood score points to where the measurements are met. With orthogonal rows the diagonal is exact, and
     // both methods agree; with an ill-conditioned A they do not.
-    let simulation = Simulation {
-        bits: 1,
-        step: None,
-        sigma: 0.05,
-        mean_square: 0.1,
-        seed: 0,
-    };
+    let simulation = Simulation::default();
     for ensemble in [Ensemble::RowOrthogonal, Ensemble::IllConditioned { kappa: 1000.0 }] {
         let problem = Problem::simulate(images.clone(), Sensing::Drawn { ensemble, m: 100 }, &simulation)?;
         let x = vec![0.5; images.data.len()];

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import _arrays, _qcs
 from ._arrays import Array
-from ._errors import UsageError
+from ._errors import RunFailed, UsageError
 from ._threads import get_num_threads
 
 #: Mean image, variance, noise levels, mean squared errors.
@@ -68,6 +68,8 @@ class Prior:
             array = _arrays.as_numpy(found, "what the denoiser gives")
             if array.shape != given.shape:
                 raise UsageError(f"the denoiser made {array.shape} of images of shape {given.shape}")
+            if not np.isfinite(array).all():
+                raise RunFailed(f"the denoiser gave NaN or infinity at a noise level from {sigma.min():g} to {sigma.max():g}")
             return np.ascontiguousarray(array, dtype=np.float32).ravel()
 
         name = name or getattr(denoise, "__name__", type(denoise).__name__)
@@ -137,7 +139,7 @@ class Prior:
             raise UsageError("this prior is a file: `qcs calibrate --model FILE --images DATA` measures it and keeps the table")
         x = _arrays.in_range(_arrays.images(images, "images", self.shape), "images")
         table = self._native.measure_errors(x, count, (levels, least, largest), get_num_threads())
-        prior = Prior(_qcs.Prior.from_callable(self._function, list(self.shape), self._native.describe(), table))
+        prior = Prior(_qcs.Prior.from_callable(self._function, list(self.shape), self._native.source, table))
         prior._function = self._function
         return prior
 
@@ -180,7 +182,8 @@ class Prior:
 
     def __repr__(self) -> str:
         c, h, w = self.shape
-        return f"Prior({self._native.describe()}, images {c}×{h}×{w})"
+        what = self._native.source if self.is_callable else self._native.describe()
+        return f"Prior({what}, images {c}×{h}×{w})"
 
 
 def _shape(shape: Sequence[int]) -> tuple[int, int, int]:

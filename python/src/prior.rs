@@ -13,7 +13,7 @@ use qcs::prior::Denoiser;
 use qcs::{Device, ImageShape};
 
 use crate::arrays;
-use crate::callable::Callable;
+use crate::callable;
 use crate::errors::raised;
 
 /// A prior. Engines keep what they make of its weights in it, so it is worth keeping.
@@ -52,7 +52,8 @@ impl Prior {
     ) -> PyResult<Self> {
         let [channels, height, width] = shape;
         let shape = ImageShape::new(channels, height, width);
-        let prior = qcs::Prior::of_function(name, shape, Arc::new(Callable(function)));
+        let mut prior = qcs::Prior::from_fn(shape, callable::denoiser(function));
+        prior.source = name.into();
         let Some((mean, variance, levels, errors)) = table else {
             return wrapped(Ok(prior));
         };

@@ -325,7 +325,7 @@ impl Prior {
     /// use qcs::{Method, Prior, Turbo};
     /// # use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
     /// # let sensing = Sensing::Drawn { ensemble: Ensemble::Gaussian, m: 30 };
-    /// # let simulation = Simulation { bits: 1, step: None, sigma: 0.05, mean_square: 0.1, seed: 0 };
+    /// # let simulation = Simulation::default();
     /// # let problem = Problem::simulate(qcs::bundled::digits(0, Some(1))?, sensing, &simulation)?;
     ///
     /// let Method::Turbo(settings) = Prior::shipped()?.advice(Turbo::default(), &problem)? else { unreachable!() };

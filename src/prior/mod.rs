@@ -1,5 +1,6 @@
 //! The prior: a score network behind one door, its weights, and what its file says of it.
 
+mod callable;
 pub mod convert;
 mod denoiser;
 mod file;
@@ -21,6 +22,7 @@ use qcs_kernels::philox::{Domain, Stream};
 
 use crate::plan::{Contents, Op, Param, PlanBuilder, Target, TensorId};
 use crate::{ImageShape, Result};
+pub use callable::Denoise;
 pub use denoiser::Denoiser;
 pub use frame::Frame;
 pub use generator::{Activations, Generator, LANES, Lane};
@@ -56,6 +58,8 @@ pub struct Prior {
     /// The vectors of the denoiser, by the names that plans have for them.
     vectors: HashMap<String, Vec<f32>>,
     packed: Packed,
+    /// What is called in the place of a network, if it is a function.
+    function: Option<Box<Denoise>>,
 }
 
 /// Weights as engines have packed them, by names of their own: sessions come and go, a prior stays.
@@ -90,6 +94,7 @@ impl Prior {
             weights,
             vectors: HashMap::new(),
             packed: Packed::default(),
+            function: None,
         }
     }
 

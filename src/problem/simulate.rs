@@ -40,6 +40,19 @@ pub struct Simulation {
     pub seed: u64,
 }
 
+impl Default for Simulation {
+    /// One bit, some noise, and the mean square of MNIST's pixels.
+    fn default() -> Self {
+        Self {
+            bits: 1,
+            step: None,
+            sigma: 0.05,
+            mean_square: 0.112,
+            seed: 0,
+        }
+    }
+}
+
 impl Problem {
     /// Measures `images`, which are kept as the truth. Image i gets the noise of index i: the same
     /// whatever images come with it, and the same bits for any number of threads.

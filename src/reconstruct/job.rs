@@ -19,7 +19,7 @@ use crate::{Error, Images, Result};
 /// # use qcs::problem::{Ensemble, Sensing, Simulation};
 ///
 /// # let sensing = Sensing::Drawn { ensemble: Ensemble::Gaussian, m: 300 };
-/// # let simulation = Simulation { bits: 1, step: None, sigma: 0.05, mean_square: 0.1, seed: 0 };
+/// # let simulation = Simulation::default();
 /// # let problem = Problem::simulate(qcs::bundled::digits(5, Some(1))?, sensing, &simulation)?;
 /// let found = qcs::reconstruct(&problem, &Prior::shipped()?, Turbo::default())?;
 /// println!("{} dB, predicted error {:?}", found.psnr().unwrap(), found.predicted_error);
@@ -42,7 +42,7 @@ pub fn reconstruct(problem: &Problem, prior: &Prior, method: impl Into<Method>) 
 /// # use qcs::problem::{Ensemble, Sensing, Simulation};
 ///
 /// # let sensing = Sensing::Drawn { ensemble: Ensemble::Gaussian, m: 300 };
-/// # let simulation = Simulation { bits: 2, step: None, sigma: 0.05, mean_square: 0.1, seed: 0 };
+/// # let simulation = Simulation { bits: 2, ..Default::default() };
 /// # let problem = Problem::simulate(qcs::bundled::digits(5, Some(1))?, sensing, &simulation)?;
 /// let method = QcsSgmPlus { levels: Some(20), ..Default::default() };
 /// let found = qcs::sample(&problem, &Prior::shipped()?, method, 4)?;

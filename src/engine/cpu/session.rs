@@ -97,15 +97,16 @@ impl<'a> CpuSession<'a> {
         MatrixRef::F64(u.expect("rotations are planned only where U is not the identity"))
     }
 
-    fn run(&mut self, instruction: &Instruction, step: Step) {
+    fn run(&mut self, instruction: &Instruction, step: Step) -> Result<()> {
         let scratch = instruction.scratch.clone();
         match &instruction.op {
-            Op::Network(op) => self.network(op, scratch),
+            Op::Network(op) => self.network(op, scratch)?,
             Op::Product(op) => self.product(op, scratch),
             Op::Likelihood(op) => self.likelihood(op),
             Op::Sampler(op) => self.sampler(op, scratch, step),
             Op::Turbo(op) => self.turbo(op, step),
         }
+        Ok(())
     }
 }
 
@@ -128,7 +129,7 @@ impl Session for CpuSession<'_> {
     fn execute(&mut self, program: Program, step: usize) -> Result<()> {
         let step = self.constants.steps[step];
         for instruction in self.plan.program(program) {
-            self.run(instruction, step);
+            self.run(instruction, step)?;
         }
         Ok(())
     }
@@ -137,7 +138,7 @@ impl Session for CpuSession<'_> {
         let step = self.constants.steps[step];
         for instruction in self.plan.program(program) {
             let start = Instant::now();
-            self.run(instruction, step);
+            self.run(instruction, step)?;
             report(&instruction.op, start.elapsed());
         }
         Ok(())

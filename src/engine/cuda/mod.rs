@@ -32,7 +32,9 @@ use qcs_kernels::likelihood::ep_moments::partial_sums;
 use qcs_kernels::network::conv::winograd::SCRATCH_BYTES;
 
 use super::{Constants, Engine, Precision, Products, Session};
-use crate::plan::{Activation, Contents, Conv, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, SamplerOp, Target};
+use crate::plan::{
+    Activation, Contents, Conv, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, Program, SamplerOp, Target,
+};
 use crate::problem::{Matrix, Problem, Spectrum};
 use crate::{Error, Result};
 use algorithm::Layer;
@@ -288,6 +290,12 @@ impl Engine for CudaEngine {
                 self.device.ordinal(),
                 plan.batch
             )));
+        }
+        let programs = [Program::Start, Program::Step, Program::Finish].map(|program| plan.program(program));
+        if programs.concat().iter().any(|one| one.op.name() == "call_out") {
+            return Err(Error::Device(
+                "a prior that is a function of yours runs on the CPU: choose the device cpu".to_owned(),
+            ));
         }
         let blas = self.blas_for(plan, constants);
         Ok(Box::new(session::CudaSession::new(

@@ -92,6 +92,12 @@ pub enum NetworkOp {
         level: TensorId,
         score: TensorId,
     },
+    /// The score by a function of the caller's, on the host
+    CallOut {
+        x: TensorId,
+        level: TensorId,
+        score: TensorId,
+    },
     /// The score of a network behind [`NetworkOp::LoadScaled`], from its output and its `x`
     StoreMixed {
         x: TensorId,
@@ -114,6 +120,7 @@ impl NetworkOp {
             Self::ResizeAdd { .. } => "resize_add",
             Self::StoreScore { .. } => "store_score",
             Self::StoreMixed { .. } => "store_mixed",
+            Self::CallOut { .. } => "call_out",
         }
     }
 
@@ -150,6 +157,7 @@ impl NetworkOp {
             }
             Self::StoreScore { input, level, score } => Operands::new([input, level], [score]),
             Self::StoreMixed { x, input, level, score } => Operands::new([x, input, level], [score]),
+            Self::CallOut { x, level, score } => Operands::new([x, level], [score]),
         }
     }
 
@@ -171,7 +179,8 @@ impl NetworkOp {
             | Self::MeanPool { .. }
             | Self::ResizeAdd { .. }
             | Self::StoreScore { .. }
-            | Self::StoreMixed { .. } => Vec::new(),
+            | Self::StoreMixed { .. }
+            | Self::CallOut { .. } => Vec::new(),
         }
     }
 

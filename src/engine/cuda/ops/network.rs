@@ -152,6 +152,7 @@ impl Caller<'_> {
                     unused,
                 })]
             }
+            NetworkOp::CallOut { .. } => unreachable!("refused when a session is asked for"),
             NetworkOp::StoreMixed { x, input, level, score } => {
                 let (channels, height, width) = self.feature(input);
                 vec![Call::of(&StoreMixedArgs {

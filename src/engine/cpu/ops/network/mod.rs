@@ -13,6 +13,7 @@ mod store_score;
 
 use std::ops::Range;
 
+use crate::Result;
 use crate::engine::cpu::memory::Operands;
 use crate::engine::cpu::session::CpuSession;
 use crate::plan::{Activation, Contents, Conv, NetworkOp, TensorId};
@@ -29,7 +30,7 @@ use store_mixed::store_mixed;
 use store_score::store_score;
 
 impl CpuSession<'_> {
-    pub(in crate::engine::cpu) fn network(&mut self, op: &NetworkOp, scratch: Range<usize>) {
+    pub(in crate::engine::cpu) fn network(&mut self, op: &NetworkOp, scratch: Range<usize>) -> Result<()> {
         let (plan, isa) = (self.plan, self.isa);
         let at = Operands {
             plan,
@@ -118,7 +119,12 @@ impl CpuSession<'_> {
                 let (x, input, level) = (at.read(x), at.read(input), at.read(level));
                 store_mixed(self.threads, x, input, channels, pixels, level, at.write(score));
             }
+            NetworkOp::CallOut { x, level, score } => {
+                let prior = self.constants.prior.expect("a plan with a network has a prior");
+                prior.call(at.read(x), at.read(level), at.write(score))?;
+            }
         }
+        Ok(())
     }
 }
 
