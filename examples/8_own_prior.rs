@@ -3,7 +3,7 @@
 //! `cargo run --release --example 8_own_prior`
 
 use qcs::engine::cpu::CpuEngine;
-use qcs::methods::turbo::{Levels, calibrate};
+use qcs::methods::turbo::calibrate;
 use qcs::problem::{Ensemble, Sensing, Simulation};
 use qcs::{Prior, Problem, Turbo};
 
@@ -29,14 +29,7 @@ fn main() -> qcs::Result<()> {
         Ok(())
     });
     // Turbo wants to know how large the denoiser's errors are.
-    let table = calibrate(
-        &mut CpuEngine::new(0),
-        &prior,
-        &digits,
-        8,
-        Levels::default(),
-        &mut |_, _| (),
-    )?;
+    let table = calibrate(&mut CpuEngine::new(0), &prior, &digits, 8, &mut |_, _| ())?;
     let prior = prior.with_denoiser(table)?;
 
     let (ensemble, m) = (Ensemble::Gaussian, 500);

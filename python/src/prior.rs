@@ -8,7 +8,7 @@ use numpy::PyReadonlyArray4;
 use pyo3::prelude::*;
 use qcs::engine::cpu::CpuEngine;
 use qcs::methods::prior_score;
-use qcs::methods::turbo::{Levels, calibrate};
+use qcs::methods::turbo::{Levels, calibrate_at};
 use qcs::prior::Denoiser;
 use qcs::{Device, ImageShape};
 
@@ -83,7 +83,7 @@ impl Prior {
         };
         let measured = py.detach(|| {
             let mut engine = CpuEngine::new(threads);
-            calibrate(&mut engine, &self.inner, &images, count, table, &mut |_, _| {})
+            calibrate_at(&mut engine, &self.inner, &images, count, table, &mut |_, _| {})
         });
         let Denoiser {
             mean,

@@ -8,7 +8,7 @@ use clap::Args;
 
 use qcs::files::safetensors::{Slice, Tensor, amended};
 use qcs::files::{LoadOptions, load_images, map, write_atomically};
-use qcs::methods::turbo::{Levels, calibrate as measure};
+use qcs::methods::turbo::{LEVELS, calibrate as measure};
 use qcs::prior::{Denoiser, Prior};
 use qcs::{Error, Result};
 
@@ -58,8 +58,7 @@ pub fn calibrate(args: &CalibrateArgs, global: &Global) -> Result<()> {
             format!("{:.5}", error / level.powi(2)),
         ]);
     };
-    let table = Levels::default();
-    let denoiser = measure(engine.as_mut(), &prior, &images, args.count, table, &mut watch)?;
+    let denoiser = measure(engine.as_mut(), &prior, &images, args.count, &mut watch)?;
     let (n, entries) = (denoiser.mean.len(), denoiser.levels.len());
     let [mean, levels, errors] = Denoiser::TENSORS;
     let tensors = [
@@ -79,7 +78,7 @@ pub fn calibrate(args: &CalibrateArgs, global: &Global) -> Result<()> {
     if !global.quiet {
         terminal::print(&table::aligned(&rows))?;
     }
-    if entries < table.count {
+    if entries < LEVELS {
         let last = denoiser.levels[entries - 1];
         global.note(&format!(
             "note: beyond {last} the error no longer rises: the table ends there"

@@ -7,7 +7,10 @@ use crate::methods::prior_score;
 use crate::prior::{Denoiser, Prior};
 use crate::{Error, Images, Result};
 
-/// The noise levels of the table, geometric.
+/// Noise levels of the usual table.
+pub const LEVELS: usize = 33;
+
+/// The noise levels of a table, geometric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Levels {
     pub count: usize,
@@ -20,7 +23,7 @@ impl Default for Levels {
     /// believed.
     fn default() -> Self {
         Self {
-            count: 33,
+            count: LEVELS,
             least: 0.001,
             largest: 20.0,
         }
@@ -52,6 +55,20 @@ impl Levels {
 /// # Errors
 /// [`Error::Usage`] if there are no two images, they are not the prior's, or no table comes of it.
 pub fn calibrate(
+    engine: &mut dyn Engine,
+    prior: &Prior,
+    images: &Images,
+    count: usize,
+    watch: &mut dyn FnMut(f64, f64),
+) -> Result<Denoiser> {
+    calibrate_at(engine, prior, images, count, Levels::default(), watch)
+}
+
+/// The same at levels of the caller's choice: fewer for a denoiser that takes long, or those that it was trained for.
+///
+/// # Errors
+/// As [`calibrate`], and if the levels do not rise.
+pub fn calibrate_at(
     engine: &mut dyn Engine,
     prior: &Prior,
     images: &Images,
