@@ -163,6 +163,7 @@ impl Problem {
             sigma,
             mean_square: known.unwrap_or(1.0),
             seed,
+            ..Simulation::default()
         };
         wrapped(py.detach(|| qcs::Problem::simulate(images, Sensing::Given(a.into()), &simulation)))
     }
