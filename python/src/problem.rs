@@ -131,7 +131,8 @@ impl Problem {
         let measured = Measured::new(&lower, &upper, shape, truth.as_ref(), quantizer)?;
         wrapped(py.detach(|| {
             let mut problem = qcs::Problem::new(self.inner.a().clone(), measured.cells()?, sigma)?;
-            if let Some(spectrum) = self.inner.known_spectrum() {
+            // An operator without a matrix knows its own.
+            if let (Some(spectrum), None) = (self.inner.known_spectrum(), problem.known_spectrum()) {
                 problem = problem.with_spectrum(spectrum.clone())?;
             }
             measured.told(problem)
