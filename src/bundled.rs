@@ -1,5 +1,5 @@
 //! What comes with the program: the default prior, ten digits to try it on, and what the baselines need. It is part of the
-//! binary unless the feature `bundled` is off; then whoever asks for it is told so.
+//! binary unless the feature `bundled` is off; then asking for it is an error that says so.
 
 use crate::{Error, ImageShape, Images, Result};
 

@@ -46,7 +46,7 @@ pub mod run;
 pub mod sweep;
 
 pub use engine::{Device, Precision};
-pub use error::{Error, Result};
+pub use error::{Error, Remedy, Result};
 pub use images::{ImageShape, Images};
 pub use methods::{Method, Projection, QcsSgm, QcsSgmPlus, Turbo};
 pub use pool::use_threads;

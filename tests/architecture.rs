@@ -109,6 +109,60 @@ fn no_room_uses_one_below_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The texts in quotes of a source, without comments and tests.
+fn texts(source: &str) -> Vec<String> {
+    let product = source.split("#[cfg(test)]\nmod ").next().unwrap();
+    let code: Vec<&str> = product
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect();
+    let mut found = Vec::new();
+    let (mut text, mut inside) = (String::new(), false);
+    let mut characters = code.join("\n").chars().collect::<Vec<_>>().into_iter().peekable();
+    while let Some(c) = characters.next() {
+        match c {
+            '\\' if inside => drop(characters.next()),
+            // A quote as a character.
+            '\'' if !inside && characters.peek() == Some(&'"') => drop(characters.next()),
+            '"' => {
+                if inside {
+                    found.push(std::mem::take(&mut text));
+                }
+                inside = !inside;
+            }
+            c if inside => text.push(c),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn names_a_flag(text: &str) -> bool {
+    text.match_indices("--")
+        .any(|(at, _)| text[at + 2..].starts_with(|c: char| c.is_ascii_lowercase()))
+}
+
+#[test]
+fn the_library_names_no_flags() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    files.retain(|path| !path.starts_with(root.join("cli")));
+    let mut read = 0;
+    for path in files {
+        let texts = texts(&fs::read_to_string(&path).unwrap());
+        read += texts.len();
+        let flags: Vec<&String> = texts.iter().filter(|text| names_a_flag(text)).collect();
+        assert!(flags.is_empty(), "{}: {flags:?}", path.display());
+    }
+    assert!(read > 1000, "the texts were read: {read}");
+    assert_eq!(
+        texts("let a = \"x --y\"; // \n let c = '\"'; f(\"z\\\"--w\")"),
+        ["x --y", "z--w"]
+    );
+    assert!(names_a_flag("take a smaller --batch") && !names_a_flag("|---|"));
+}
+
 #[test]
 fn paths_and_lists_are_both_understood() {
     let text = "use crate::plan::Op;\nuse crate::{Error, Images};\n// crate::cli\nlet x = crate::run::y;";

@@ -170,6 +170,7 @@ fn metrics(index: usize, method: &str, psnr: Option<f64>) -> ImageMetrics {
         evaluations: None,
         ep_iterations: None,
         same_digit: None,
+        contradicted: false,
         diverged: false,
     }
 }

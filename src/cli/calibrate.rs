@@ -45,7 +45,7 @@ pub struct CalibrateArgs {
 }
 
 pub fn calibrate(args: &CalibrateArgs, global: &Global) -> Result<()> {
-    target::check("--out", &args.out, args.force, &[&args.model, &args.images])?;
+    let _claim = target::claim("--out", &args.out, args.force, &[&args.model, &args.images])?;
     let mut engine = global.exact_engine()?;
     let bytes = map(&args.model)?;
     let prior = Prior::from_bytes(&args.model, &bytes, None)?;

@@ -41,7 +41,7 @@ pub struct ConvertArgs {
 }
 
 pub fn convert(args: &ConvertArgs, global: &Global) -> Result<()> {
-    target::check("--out", &args.out, args.force, &[&args.checkpoint])?;
+    let _claim = target::claim("--out", &args.out, args.force, &[&args.checkpoint])?;
     let options = ConvertOptions {
         raw: args.raw,
         f16: args.f16,

@@ -56,7 +56,11 @@ pub struct EvalArgs {
 
 pub fn eval(args: &EvalArgs, global: &Global) -> Result<()> {
     let subject = Subject::find(args)?;
-    let problem = subject.problem(args, global)?;
+    // As a run counts with it: rows of zeros say nothing.
+    let problem = subject
+        .problem(args, global)?
+        .map(|problem| Ok::<_, Error>(problem.balanced()?.0))
+        .transpose()?;
     let mut rows: Vec<ImageMetrics> = Vec::new();
     let mut calibrations = Vec::new();
     for (name, path) in subject.sources(&args.samples)? {

@@ -89,7 +89,7 @@ pub fn is_problem(path: &Path) -> bool {
         let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
         read.is_ok() && start[8] == b'{' && start[5..8] == [0; 3]
     };
-    named || starts_so()
+    named || path.is_file() && starts_so()
 }
 
 /// Settings of the library as flags.

@@ -63,7 +63,7 @@ struct Done {
 pub fn measure(args: &MeasureArgs, global: &Global) -> Result<()> {
     let matrix = args.measure.options.matrix.as_deref().map(Path::new);
     let inputs: Vec<&Path> = matrix.into_iter().chain([args.images.as_path()]).collect();
-    target::check("--out", &args.out, args.force, &inputs)?;
+    let _claim = target::claim("--out", &args.out, args.force, &inputs)?;
     let preset = args.preset.as_deref().map(Preset::find).transpose()?;
     let mut config = MeasureConfig {
         count: args.count,

@@ -33,6 +33,7 @@ pub struct MergeArgs {
 pub fn merge(args: &MergeArgs, global: &Global) -> Result<()> {
     global.use_threads()?;
     let (run, results) = merge_shards(&args.folder, args.force)?;
+    run.notes.iter().for_each(|note| global.note(&format!("note: {note}")));
     if args.json {
         return terminal::print_json(&results.report);
     }

@@ -28,16 +28,16 @@ use std::ffi::OsString;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use qcs::engine::{self, Engine, Precision, Products};
-use qcs::{Error, Result};
+use qcs::{Error, Remedy, Result};
 
 #[derive(Parser)]
 #[command(
     name = "qcs",
     version,
     long_version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("QCS_BUILD"), ")"),
-    about = "Posterior sampling of images from quantised measurements y = Q(Ax + n)",
-    long_about = "Posterior sampling of images from quantised measurements y = Q(Ax + n), by QCS-SGM+: a score network \
-                  (NCSNv2 or a U-Net) as prior, an expectation-propagation likelihood, annealed Langevin dynamics.",
+    about = "Images from quantised measurements y = Q(Ax + n)",
+    long_about = "Images from quantised measurements y = Q(Ax + n), with a score network as prior: the posterior mean by \
+                  turbo, posterior samples by QCS-SGM+ and QCS-SGM, and the baselines BIPG and OneShot.",
     after_help = "Examples:
   qcs demo                                               digits from single bits
   qcs measure digits/ -o problem.safetensors --bits 2    simulate measurements
@@ -108,6 +108,7 @@ enum Command {
 
 /// Parses the command line, the program's name first, runs it, and turns an error into one line and an exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    signals::survive_file_limits();
     let parsed = command()
         .try_get_matches_from(arguments)
         .and_then(|matches| Cli::from_arg_matches(&matches));
@@ -133,8 +134,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 
 /// The error's line. The library names a setting; who typed it as a flag, or should have, is told of the flag.
 fn words(error: &Error) -> String {
-    let Error::Setting { name, reason } = error else {
-        return error.to_string();
+    let (name, reason) = match error {
+        Error::Setting { name, reason } => (name, reason),
+        Error::Remediable { error, remedy } => return format!("{}: {}", words(error), flags_for(*remedy)),
+        _ => return error.to_string(),
     };
     let long = format!("--{}", name.replace('_', "-"));
     let commands = command();
@@ -157,15 +160,47 @@ fn words(error: &Error) -> String {
     }
 }
 
+/// A remedy as it is typed.
+fn flags_for(remedy: Remedy) -> String {
+    let words = match remedy {
+        Remedy::Replace => "choose another one, or --force to replace it",
+        Remedy::WriteInto => "choose another folder, or --force to write into it",
+        Remedy::ContinueOrReplace => "--resume continues it, --force starts over",
+        Remedy::Continue => "the same command with --resume goes on",
+        Remedy::Cpu => "--device cpu works",
+        Remedy::SmallerBatch => "take a smaller --batch, or --batch auto",
+        Remedy::OtherPrecision => "use --precision fp16 or fp32",
+        Remedy::Shape => "name the images' shape with --shape C,H,W",
+        Remedy::Calibrate => "measure them with `qcs calibrate --model FILE --images DATA`",
+        Remedy::CheckGpu(number) => {
+            return format!(
+                "`qcs check --device cuda:{number}` finds out which, --resume goes on from the last checkpoint"
+            );
+        }
+    };
+    words.to_owned()
+}
+
 /// The command line. Every value may start with a minus: what it is not allowed to be is then said of its flag.
 fn command() -> clap::Command {
     let values = |arg: clap::Arg| {
         let takes_values = arg.get_action().takes_values();
-        arg.allow_negative_numbers(takes_values)
+        let counts = arg.get_value_parser().type_id() == std::any::TypeId::of::<usize>();
+        let arg = arg.allow_negative_numbers(takes_values);
+        if counts { arg.value_parser(count) } else { arg }
     };
     Cli::command()
         .mut_args(values)
         .mut_subcommands(move |command| command.mut_args(values))
+}
+
+/// A number that a configuration can hold too.
+fn count(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(number) if i64::try_from(number).is_ok() => Ok(number),
+        Ok(_) => Err(format!("at most {}", i64::MAX)),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn execute(Cli { global, command }: Cli) -> Result<()> {

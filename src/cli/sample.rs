@@ -80,12 +80,13 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
         )));
     }
     let force = args.force || args.resume && unfinished.is_some();
-    target::check("--out", &args.out, force, &model)?;
+    let _out = target::claim("--out", &args.out, force, &model)?;
+    let mut _samples = None;
     if let Some(samples) = &args.samples {
-        target::check("--samples", samples, force, &model)?;
         if *samples == args.out {
             return Err(Error::usage("--out and --samples name the same file"));
         }
+        _samples = target::claim("--samples", samples, force, &model)?;
     }
     let mut engine = global.engine()?;
     if !(1..=MOST).contains(&args.count) {

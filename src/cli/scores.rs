@@ -88,7 +88,7 @@ enum Choice {
 
 pub fn score(args: &ScoreArgs, global: &Global) -> Result<()> {
     let model = args.model.model.as_deref().into_iter();
-    target::check(
+    let _claim = target::claim(
         "--out",
         &args.out,
         args.force,
@@ -109,16 +109,20 @@ pub fn score(args: &ScoreArgs, global: &Global) -> Result<()> {
         return Err(wrong_shape(&args.x, &shape, &needed));
     }
     let scores = prior_score(engine.as_mut(), &prior, &Images::new(image, x), args.sigma)?;
+    check_finite(&scores.data, args.sigma)?;
     npy::write(&args.out, &shape, &scores.data)
 }
 
 pub fn likelihood(args: &LikelihoodArgs, global: &Global) -> Result<()> {
-    target::check("--out", &args.out, args.force, &[&args.problem, &args.x])?;
+    let _claim = target::claim("--out", &args.out, args.force, &[&args.problem, &args.x])?;
     let mut engine = global.exact_engine()?;
     if args.ep_iters == 0 {
         return Err(Error::usage("--ep-iters must be at least 1"));
     }
-    let problem = Problem::read(&args.problem)?;
+    let mut problem = Problem::read(&args.problem)?;
+    if problem.sigmas().is_some() {
+        problem = problem.balanced()?.0;
+    }
     let n = problem.a().cols();
     let (shape, x) = read_states(&args.x)?;
     let chains = if shape.len() == 5 { shape[1] } else { 1 };
@@ -152,6 +156,7 @@ pub fn likelihood(args: &LikelihoodArgs, global: &Global) -> Result<()> {
         args.beta,
         &mut |text| global.note(text),
     )?;
+    check_finite(&scores, args.beta)?;
     npy::write(&args.out, &shape, &scores)
 }
 
@@ -169,6 +174,16 @@ fn read_states(path: &Path) -> Result<(Vec<usize>, Vec<f32>)> {
         return Err(Error::bad_file(path, format!("holds NaN or infinity at element {at}")));
     }
     Ok((array.shape, x))
+}
+
+/// A score that a float cannot hold is no result.
+fn check_finite(scores: &[f32], level: f64) -> Result<()> {
+    match scores.iter().position(|v| !v.is_finite()) {
+        None => Ok(()),
+        Some(at) => Err(Error::Failed(format!(
+            "the score at noise level {level:e} is NaN or infinite in element {at}: the level, or x, is out of range"
+        ))),
+    }
 }
 
 fn wrong_shape(path: &Path, shape: &[usize], needed: &str) -> Error {

@@ -19,6 +19,16 @@ pub fn catch() -> Result<()> {
     Ok(())
 }
 
+/// Lets a write beyond the largest file that the user may have be an error like that of a full disk, and not the end.
+pub fn survive_file_limits() {
+    #[cfg(unix)]
+    {
+        use std::sync::Arc;
+        // Where it cannot be set, everything is as it was.
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    }
+}
+
 /// Whether a signal has come.
 pub fn stop() -> bool {
     STOP.load(Ordering::Relaxed)

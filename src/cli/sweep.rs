@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 use qcs::methods::Kind;
 use qcs::reconstruct::Progress;
 use qcs::run::{Found, Hooks, MeasureConfig, Run};
-use qcs::sweep::{Collected, Ended, Materials, Point, Sweep, Watcher, execute, flat_keys, value_of};
+use qcs::sweep::{Collected, Ended, Materials, Point, Sweep, Watcher, claim, execute, flat_keys, value_of};
 use qcs::{Error, Result};
 
 use super::flags::{Flags, MethodFlags};
@@ -113,8 +113,14 @@ impl FromArgMatches for Settings {
 pub fn sweep(args: &SweepArgs, global: &Global) -> Result<()> {
     global.use_threads()?;
     let mut sweeps = Vec::new();
+    let mut failures = Vec::new();
     for file in &args.files {
-        sweeps.push((Sweep::read(file, args.full)?, args.folder(file)));
+        match Sweep::read(file, args.full) {
+            Ok(sweep) => sweeps.push((sweep, args.folder(file))),
+            // One that cannot be read does not keep the others from running.
+            Err(error) if args.files.len() > 1 => failures.push(error.to_string()),
+            Err(error) => return Err(error),
+        }
     }
     if args.files.is_empty() {
         if args.settings.0.is_empty() {
@@ -130,21 +136,28 @@ pub fn sweep(args: &SweepArgs, global: &Global) -> Result<()> {
             sweep.set(key, values.iter().map(|value| value_of(value)).collect())?;
         }
     }
-    if args.dry_run {
-        return sweeps.iter().try_for_each(|(sweep, out)| dry_run(sweep, out, global));
+    if !args.dry_run {
+        signals::catch()?;
     }
-    signals::catch()?;
-    let mut failures = Vec::new();
+    let several = sweeps.len() + failures.len() > 1;
     for (sweep, out) in &sweeps {
-        failures.extend(run(sweep, out, global)?);
+        let failed = if args.dry_run {
+            dry_run(sweep, out, global)
+        } else {
+            run(sweep, out, global)
+        };
+        match failed {
+            Ok(failed) => failures.extend(failed),
+            Err(error @ Error::Interrupted(_)) => return Err(error),
+            Err(error) if several => failures.push(format!("{}: {error}", out.display())),
+            Err(error) => return Err(error),
+        }
     }
+    let how = if args.dry_run { "cannot run" } else { "failed" };
     match failures.len() {
         0 => Ok(()),
-        1 => Err(Error::Failed(format!("one point failed: {}", failures[0]))),
-        n => Err(Error::Failed(format!(
-            "{n} points failed, the first of them: {}",
-            failures[0]
-        ))),
+        1 => Err(Error::Failed(format!("one {how}: {}", failures[0]))),
+        n => Err(Error::Failed(format!("{n} {how}, the first of them: {}", failures[0]))),
     }
 }
 
@@ -164,6 +177,7 @@ fn run(sweep: &Sweep, out: &Path, global: &Global) -> Result<Vec<String>> {
     let points = sweep.points()?;
     let mut engine = global.engine_for(None)?;
     let mut materials = Materials::default();
+    let _lock = claim(out)?;
     let mut watch = Watch::new(&points, global.quiet);
     global.note(&format!(
         "{}: {} points; {}",
@@ -208,19 +222,19 @@ fn summary(collected: &Collected) -> String {
 }
 
 /// Lists the points, and how long those that are not there will take.
-fn dry_run(sweep: &Sweep, out: &Path, global: &Global) -> Result<()> {
+fn dry_run(sweep: &Sweep, out: &Path, global: &Global) -> Result<Vec<String>> {
     let points = sweep.points()?;
     let mut engine = global.engine_for(None)?;
     let mut materials = Materials::default();
     let mut rows = vec![["point", "", "time, at most"].map(str::to_owned).to_vec()];
-    let (mut total, mut open, mut failed) = (0.0, 0, 0);
+    let (mut total, mut open, mut failed) = (0.0, 0, Vec::new());
     // Points that differ in the data alone take the same time.
     let mut trials: BTreeMap<String, f64> = BTreeMap::new();
     let mut folders = Vec::new();
     for point in &points {
         let (state, time) = match materials.folder(point, out) {
             Err(error) => {
-                failed += 1;
+                failed.push(format!("{} ({error})", point.name()));
                 (format!("cannot run: {error}"), String::new())
             }
             Ok(folder) if folders.contains(&folder.path().to_path_buf()) => {
@@ -248,7 +262,7 @@ fn dry_run(sweep: &Sweep, out: &Path, global: &Global) -> Result<()> {
                                 (state.to_owned(), clock(seconds))
                             }
                             Err(error) => {
-                                failed += 1;
+                                failed.push(format!("{} ({error})", point.name()));
                                 (format!("cannot run: {error}"), String::new())
                             }
                         }
@@ -264,10 +278,7 @@ fn dry_run(sweep: &Sweep, out: &Path, global: &Global) -> Result<()> {
         clock(total)
     );
     terminal::print(&format!("{}\n{}: {words}\n", table::aligned(&rows), out.display()))?;
-    match failed {
-        0 => Ok(()),
-        n => Err(Error::Failed(format!("{n} of {} points cannot run", points.len()))),
-    }
+    Ok(failed)
 }
 
 /// Shows how far a sweep has come.

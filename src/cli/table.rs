@@ -51,6 +51,12 @@ pub fn report(report: &Report, images: usize) -> String {
         rows.push(row("evaluations", &report.methods, |m| mean(&m.evaluations, 1, "")));
         rows.push(row("EP iterations", &report.methods, |m| mean(&m.ep_iterations, 1, "")));
     }
+    if report.methods.iter().any(|m| m.contradicted > 0) {
+        rows.push(row("contradicted by y", &report.methods, |m| match m.contradicted {
+            0 => String::new(),
+            n => format!("{n} of {} images", m.images),
+        }));
+    }
     if report.methods.iter().any(|m| m.diverged > 0) {
         rows.push(row("left out", &report.methods, |m| match m.diverged {
             0 => String::new(),

@@ -98,7 +98,7 @@ pub trait Engine {
     fn profile(&mut self, _stages: RangeInclusive<u32>) -> Result<()> {
         Err(crate::Error::setting(
             "profile",
-            "is for a GPU and its profilers; `cargo bench --bench step` shows where the CPU spends its time",
+            "is for a GPU and its profilers; the benchmark `step` shows where the CPU spends its time",
         ))
     }
 
@@ -110,12 +110,10 @@ pub trait Engine {
     /// Bytes of device memory that a session of the plan takes, known before anything is allocated.
     fn bytes(&self, plan: &Plan, constants: Constants<'_>) -> usize;
 
-    /// What tells its rounding from that of other devices: results of one name are the same bits.
-    fn rounds_as(&self) -> &'static str {
-        "cpu"
-    }
+    /// What tells its rounding from that of other devices and instruction sets: results of one name are the same bits.
+    fn rounds_as(&self) -> &'static str;
 
-    /// Makes sure that the spectrum of A is known, computed by whatever does it best, and tells what there is to tell.
+    /// Makes sure that the spectrum of A is known, by whatever computes it best. Returns notes for the user.
     ///
     /// # Errors
     /// As [`Problem::spectrum`].
@@ -187,13 +185,13 @@ pub trait Session {
     fn read(&mut self, tensor: TensorId, bytes: &mut [u8]) -> Result<()>;
 }
 
-/// As of when a flag counts.
+/// Which moment a flag that is read tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// As of the last such call, 0 at the first one after a [`bind`](Session::bind): waits for what was executed before that
-    /// call, so that a device always has work while its host knows how far it is
+    /// The last such call; 0 at the first one after a [`bind`](Session::bind). The host waits only for what was executed before
+    /// that call, so a device always has work while its host learns how far it is
     Behind,
-    /// As of now: waits for everything
+    /// Now: the host waits for everything
     Now,
 }
 

@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all: write beside the target, make it durable, rename.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,20 +11,19 @@ use crate::{Error, Result};
 /// Writes the file `path` by calling `write` on a hidden temporary beside it, which then takes its place.
 ///
 /// On any error, whether the closure's or the disk's, the temporary is removed and an older file at
-/// `path` stays as it was. A symbolic link is followed, so the file behind it is replaced. A device or a
-/// pipe (`/dev/stdout`) must not be replaced by a file: it is written to directly.
+/// `path` stays as it was. A symbolic link is replaced, never the file behind it: in a folder that others write to, a link is
+/// somebody else's word. A device or a pipe (`/dev/stdout`) must not be replaced by a file: it is written to directly.
 pub fn write_atomically(path: impl AsRef<Path>, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let path = path.as_ref();
-    let target = match fs::metadata(path) {
+    match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {
             let folder = std::io::Error::from(std::io::ErrorKind::IsADirectory);
             return Err(Error::io(path, "write", folder));
         }
         Ok(metadata) if !metadata.is_file() => return write_directly(path, write),
-        Ok(_) => fs::canonicalize(path).map_err(|e| Error::io(path, "write", e))?,
-        Err(_) => path.to_path_buf(),
-    };
-    let mut file = AtomicFile::begin(&target)?;
+        _ => {}
+    }
+    let mut file = AtomicFile::begin(path)?;
     write(&mut file.buffered)?;
     file.finish()
 }
@@ -47,7 +46,7 @@ impl AtomicFile {
             .create_new(true)
             .open(&temporary.0)
             .map_err(|e| Error::io(target, "write", e))?;
-        // Says that somebody is at work on it; where files cannot be locked, nobody asks.
+        // Tells other processes that the file is in use. Where files cannot be locked, nobody looks either.
         let _ = file.try_lock();
         Ok(Self {
             target: target.to_path_buf(),
@@ -67,7 +66,7 @@ impl AtomicFile {
     /// Puts the file in its place.
     ///
     /// # Errors
-    /// If the disk takes no more: what was at the place before stays there.
+    /// If the disk is full: an older file at the path stays as it was.
     pub fn finish(self) -> Result<()> {
         finish(self.buffered)
             .and_then(|()| fs::rename(&self.temporary.0, &self.target))
@@ -131,10 +130,69 @@ pub fn remove_leftovers(target: &Path) {
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
     let entries = fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten();
     for entry in entries.flatten().filter(|entry| own(&entry.file_name())) {
-        let abandoned = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+        let regular = entry.file_type().is_ok_and(|kind| kind.is_file());
+        let abandoned = regular && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
         if abandoned {
             let _ = fs::remove_file(entry.path());
         }
+    }
+}
+
+/// A file that one process at a time may write: held from when it is looked whether it exists until it is there.
+///
+/// What is locked is a temporary beside it, which goes with the claim. Where files cannot be locked, nothing is held.
+#[derive(Debug)]
+pub struct Claim(Option<(File, Temporary)>);
+
+impl Claim {
+    /// # Errors
+    /// [`Error::Usage`] if another process holds it, [`Error::Io`] if nothing can be written there.
+    pub fn of(target: &Path) -> Result<Self> {
+        let mut name = OsString::from(".");
+        name.push(target.file_name().unwrap_or_default());
+        name.push(".0-0.tmp");
+        let path = target.with_file_name(name);
+        loop {
+            let open = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+            let file = open.map_err(|e| Error::io(target, "write", e))?;
+            match file.try_lock() {
+                // Its last holder may have removed it since it was opened.
+                Ok(()) if is_at(&file, &path) => return Ok(Self(Some((file, Temporary(path))))),
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let reason = format!("{}: another command is writing this file", target.display());
+                    return Err(Error::usage(reason));
+                }
+                Err(TryLockError::Error(_)) => {
+                    let _ = fs::remove_file(&path);
+                    return Ok(Self(None));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some((file, temporary)) = self.0.take() {
+            // Removed while it is still held: who opens it later opens another one.
+            drop(temporary);
+            drop(file);
+        }
+    }
+}
+
+/// Whether the open file is the one that has this name.
+fn is_at(file: &File, path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+        matches!((file.metadata(), fs::metadata(path)), (Ok(a), Ok(b)) if same(&a, &b))
+    }
+    #[cfg(not(unix))]
+    {
+        file.metadata().is_ok() && path.exists()
     }
 }
 
@@ -281,7 +339,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_symbolic_link_stays_a_link_to_the_new_content() {
+    fn a_symbolic_link_is_replaced_and_what_it_points_to_stays() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("a"), folder.path().join("link"));
         fs::write(&file, "old").unwrap();
@@ -291,8 +349,9 @@ mod tests {
             Ok(())
         })
         .unwrap();
-        assert!(link.is_symlink());
-        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert!(!link.is_symlink());
+        assert_eq!(fs::read_to_string(&link).unwrap(), "new");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
     }
 
     #[cfg(target_os = "linux")]

@@ -197,7 +197,7 @@ fn from_stream<R: Skip>(
     Ok(Images::new(layout.shape, planes))
 }
 
-/// Refuses to hold so many images if they take more than the limit.
+/// Refuses images that would take more memory than the limit.
 fn check_memory(count: usize, shape: ImageShape, limit: Option<u64>) -> Result<(), String> {
     let bytes = (count as u64).saturating_mul((shape.len() * size_of::<f32>()) as u64);
     match limit.filter(|&limit| bytes > limit) {

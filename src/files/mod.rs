@@ -19,7 +19,7 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
-pub use atomic::{AtomicFile, is_temporary, remove_leftovers, write_atomically};
+pub use atomic::{AtomicFile, Claim, is_temporary, remove_leftovers, write_atomically};
 pub use images::{LoadOptions, ValueRange, load_images};
 pub use npy::{NpyArray, NpyData};
 pub use npz::split_name;
@@ -42,12 +42,46 @@ pub fn map(path: &Path) -> Result<memmap2::Mmap> {
 
 /// Opens a regular file and tells its length, against which every reader checks what a header claims.
 fn open(path: &Path) -> Result<(BufReader<File>, u64)> {
-    let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
-    let metadata = file.metadata().map_err(|e| Error::io(path, "read", e))?;
-    if !metadata.is_file() {
+    // Looked at first: to open a pipe is to wait for whoever writes to it.
+    let regular = std::fs::metadata(path)
+        .map_err(|e| Error::io(path, "read", e))?
+        .is_file();
+    if !regular {
         return Err(Error::bad_file(path, "is not a regular file"));
     }
+    let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
+    let metadata = file.metadata().map_err(|e| Error::io(path, "read", e))?;
     Ok((BufReader::new(file), metadata.len()))
+}
+
+/// A text file, whole.
+///
+/// # Errors
+/// If there is no such file, or it is not a regular one, not UTF-8 or larger than any text that we read.
+pub fn read_text(path: &Path) -> Result<String> {
+    use std::io::Read;
+    const MOST: u64 = 1 << 30;
+    let (reader, length) = open(path)?;
+    if length > MOST {
+        return Err(Error::bad_file(path, "is too large for what it should be"));
+    }
+    let mut text = String::new();
+    match reader.take(MOST).read_to_string(&mut text) {
+        Ok(_) => Ok(text),
+        Err(e) if e.kind() == std::io::ErrorKind::InvalidData => Err(Error::bad_file(path, "is not a text file")),
+        Err(e) => Err(Error::io(path, "read", e)),
+    }
+}
+
+/// Removes a file, which may not be there.
+///
+/// # Errors
+/// If it is there and cannot be removed.
+pub(crate) fn remove_file(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io(path, "remove", e)),
+        _ => Ok(()),
+    }
 }
 
 /// A name from the file, fit for a message: on one line and not too long.
@@ -60,7 +94,7 @@ pub(crate) fn quoted(name: &str) -> String {
     format!("`{text}`")
 }
 
-/// Makes room for so many more elements, or says that there is none: a file's word is no reason to abort.
+/// Makes room for `additional` elements or returns an error: a length that a file claims must not abort the program.
 fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<(), String> {
     values
         .try_reserve(additional)

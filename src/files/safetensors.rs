@@ -41,7 +41,10 @@ pub fn read<T>(path: &Path, parse: impl FnOnce(&TensorFile<'_>) -> Result<T>) ->
 /// The same for a file that is already in memory; `path` stands for it in messages.
 pub fn read_bytes<T>(path: &Path, bytes: &[u8], parse: impl FnOnce(&TensorFile<'_>) -> Result<T>) -> Result<T> {
     let parsed = TensorFile::parse(bytes).and_then(|file| parse(&file));
-    parsed.map_err(|e| Error::bad_file(path, one_line(&e.to_string())))
+    parsed.map_err(|e| match e {
+        Error::Remediable { error, remedy } => Error::bad_file(path, one_line(&error.to_string())).or(remedy),
+        e => Error::bad_file(path, one_line(&e.to_string())),
+    })
 }
 
 /// Messages quote names and texts of the file, which can be long or hold control characters.
@@ -100,8 +103,8 @@ impl<'a> TensorFile<'a> {
             ))
         })?;
         let values = match tensor.dtype() {
-            Dtype::F32 => Values::F32(from_bytes(tensor.data(), f32::from_le_bytes)),
-            Dtype::F64 => Values::F64(from_bytes(tensor.data(), f64::from_le_bytes)),
+            Dtype::F32 => Values::F32(from_bytes(tensor.data(), f32::from_le_bytes)?),
+            Dtype::F64 => Values::F64(from_bytes(tensor.data(), f64::from_le_bytes)?),
             other => return Err(wrong_type(name, other, "F32 or F64")),
         };
         Ok((shape, values))
@@ -112,9 +115,9 @@ impl<'a> TensorFile<'a> {
         let tensor = self.tensor(name)?;
         let data = tensor.data();
         match tensor.dtype() {
-            Dtype::F32 => Ok(from_bytes(data, f32::from_le_bytes)),
-            Dtype::F16 => Ok(from_bytes(data, |bytes| F16::from_le_bytes(bytes).to_f32())),
-            Dtype::BF16 => Ok(from_bytes(data, |bytes| Bf16::from_le_bytes(bytes).to_f32())),
+            Dtype::F32 => from_bytes(data, f32::from_le_bytes),
+            Dtype::F16 => from_bytes(data, |bytes| F16::from_le_bytes(bytes).to_f32()),
+            Dtype::BF16 => from_bytes(data, |bytes| Bf16::from_le_bytes(bytes).to_f32()),
             other => Err(wrong_type(name, other, "F32, F16 or BF16")),
         }
     }
@@ -142,9 +145,12 @@ fn wrong_type(name: &str, found: Dtype, wanted: &str) -> Error {
 }
 
 /// The format checked that the length is a multiple of the size.
-fn from_bytes<T, const SIZE: usize>(bytes: &[u8], value: impl Fn([u8; SIZE]) -> T) -> Vec<T> {
+fn from_bytes<T, const SIZE: usize>(bytes: &[u8], value: impl Fn([u8; SIZE]) -> T) -> Result<Vec<T>> {
     let (values, _) = bytes.as_chunks();
-    values.iter().map(|&bytes| value(bytes)).collect()
+    let mut all = Vec::new();
+    super::reserve(&mut all, values.len()).map_err(Error::usage)?;
+    all.extend(values.iter().map(|&bytes| value(bytes)));
+    Ok(all)
 }
 
 /// A tensor to write.

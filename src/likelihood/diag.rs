@@ -1,4 +1,5 @@
-//! QCS-SGM: the diagonal of C_t⁻¹ in its place.
+//! QCS-SGM: the diagonal of C_t⁻¹ in its place. The gradient is (24) with h^F = 0 and, for each measurement, 1/tau^F its
+//! diagonal entry.
 
 use crate::plan::{LikelihoodOp, PlanBuilder, TensorId};
 

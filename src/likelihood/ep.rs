@@ -1,6 +1,6 @@
-//! QCS-SGM+: expectation propagation finds a factorised Gaussian N(h^F/tau^F, 1/tau^F) in the place of N(0, C_t⁻¹), by
-//! passing messages between the cells (node a) and the covariance (node b). One eigendecomposition
-//! A·Aᵀ = U·diag(lambda)·Uᵀ serves every level; an iteration costs two products with U.
+//! QCS-SGM+: expectation propagation finds a factorised Gaussian N(h^F/tau^F, 1/tau^F) in the place of N(0, C_t⁻¹) (8a), by
+//! passing messages between the cells (node a) and the covariance (node b) until their moments agree (18), (19). One
+//! eigendecomposition A·Aᵀ = U·diag(lambda)·Uᵀ serves every level; an iteration costs two products with U.
 
 use super::in_eigenbasis;
 use crate::plan::{Contents, EpStart, LikelihoodOp, PlanBuilder, TensorId};
@@ -38,6 +38,7 @@ impl Ep {
             start: self.start,
         });
         for _ in 0..self.iterations {
+            // (9), (10), then h^G = m^a/chi^a − h^F and tau^G = 1/chi^a − tau^F (Algorithm 1).
             plan.push(LikelihoodOp::EpMoments {
                 z,
                 h_f,
@@ -46,6 +47,7 @@ impl Ep {
                 tau_g,
                 live: None,
             });
+            // (25), (26), then h^F = m^b/chi^b − h^G and tau^F = 1/chi^b − tau^G.
             in_eigenbasis(plan, problem, h_g, h_f, |plan, input, output| {
                 plan.push(LikelihoodOp::EpSeparate {
                     level,
@@ -56,6 +58,7 @@ impl Ep {
                 });
             });
         }
+        // (24).
         plan.push(LikelihoodOp::EpGradient { z, h_f, tau_f, g });
     }
 }

@@ -1,6 +1,7 @@
 //! The likelihood score, as ops of a plan: expectation propagation (QCS-SGM+) and its diagonal forerunner (QCS-SGM).
 //!
-//! With C_t⁻¹ = sigma²·I + beta²·A·Aᵀ the covariance that a state's noise level gives the measurements.
+//! C_t⁻¹ = sigma²·I + beta²·A·Aᵀ is the covariance that a state's noise level gives the measurements, equations (5) and (6) of
+//! the paper. Numbers in parentheses are its equations; `docs/notation.md` has them all.
 
 mod diag;
 mod ep;
@@ -86,6 +87,7 @@ impl Likelihood {
             }
             Self::Diag(diag) => diag.push(plan, level, z, g),
         }
+        // (23): the score with respect to x is Aᵀ·g.
         let score = plan.temporary(Contents::F32(n));
         plan.push(ProductOp::BackProject { g, score });
         score

@@ -1,6 +1,6 @@
-//! EP with carried sites, damped, until it settles: what turbo's rounds are made of, and QCS-SGM+ where asked for. The messages are those of
-//! [`Ep`](super::Ep); the sites go on from the last round, the new ones are mixed with them, and a state rests once its
-//! messages have stopped moving.
+//! EP with carried sites, damped, until it settles: each of turbo's rounds, and QCS-SGM+ where the settings ask for it. The
+//! messages are those of [`Ep`](super::Ep), (9), (10), (25) and (26). The sites h^G, tau^G go on from the last round, new ones
+//! are mixed with them, and a state rests once its messages have stopped moving.
 
 use super::in_eigenbasis;
 use crate::plan::{Contents, LikelihoodOp, PlanBuilder, Sites, TensorId};

@@ -11,7 +11,7 @@ use crate::prior::Prior;
 use crate::problem::Problem;
 use crate::{Error, Result};
 
-/// What names a method and tells of it, before it has settings.
+/// A method without settings: its name, and what it is.
 pub struct Kind {
     key: &'static str,
     title: &'static str,
@@ -94,7 +94,7 @@ impl Kind {
         self.about
     }
 
-    /// Whether it is there to be compared with: only who names it runs it.
+    /// Whether it is there for comparison: `all` leaves it out.
     pub fn is_baseline(&self) -> bool {
         self.is_baseline
     }
@@ -203,7 +203,7 @@ impl From<Turbo> for Method {
 
 /// What a method makes of its settings.
 pub(super) trait MethodOptions: Options {
-    /// The settings before anybody asks for others, of the method with this key.
+    /// The settings of the method with this key where the user gives none.
     fn advised_for(key: &str, prior: &Prior, preset: Option<&Preset>, signs: bool) -> Result<Self>;
 
     /// The settings with every default written down.
@@ -250,7 +250,7 @@ impl Method {
         }
     }
 
-    /// The settings that hold before anybody asks for others: the model's own advice, which may be another for measurements
+    /// The settings that hold where the user gives none: the model's own advice, which may be another for measurements
     /// that are `signs`, below it the preset of the model's images. A preset that was asked for by name stands above the
     /// model.
     ///

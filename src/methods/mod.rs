@@ -55,7 +55,7 @@ pub trait Algorithm {
         None
     }
 
-    /// What came of it, from what the passes left.
+    /// The result, from what the passes left.
     fn outcome(&self, given: Given<'_>, left: &Left) -> Samples;
 }
 
@@ -92,7 +92,7 @@ pub struct BatchPlan {
     pub plan: Plan,
     /// One u32 per state, other than 0 once no further step changes it
     pub done: TensorId,
-    /// As of when `done` is looked at, at the end of each stage
+    /// Which moment `done` tells of when it is read, at the end of each stage
     pub wait: Wait,
     /// One u32 per state, where each goes on by itself: the steps that it has behind it, 0 for one that begins. Then a state
     /// that is done makes room for another one at once. Without, a batch begins and ends together.

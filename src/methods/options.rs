@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::prior::Prior;
 use crate::{Error, Result};
 
-/// One setting, for whoever reads it from a person.
+/// One setting, for code that reads it from a flag or a text.
 pub struct Setting {
     /// The name of the field, and of the key in a file
     pub name: &'static str,
@@ -17,7 +17,7 @@ pub struct Setting {
     pub value_name: Option<&'static str>,
     /// The words that it may be, where it is one of a few
     pub choices: &'static [&'static str],
-    /// Says what is wrong with a text that is no value of it.
+    /// Refuses a text that is not a value of it, with the reason.
     pub check: fn(&str) -> Result<(), String>,
 }
 

@@ -41,6 +41,41 @@ pub fn consistency(a_x: &[f64], lower: &[f64], upper: &[f64]) -> f64 {
     inside as f64 / a_x.len() as f64
 }
 
+/// What an estimate's measurements are compared with: their cells, the squared norms of A's rows, and the noise.
+pub struct Believed<'a> {
+    pub lower: &'a [f64],
+    pub upper: &'a [f64],
+    /// diag(A·Aᵀ)
+    pub diag: &'a [f64],
+    pub sigma: f64,
+    /// The root mean squared error per pixel that the estimate is believed to have
+    pub error: f64,
+}
+
+/// Deviations beyond which nothing is an accident, and the share of measurements that may lie there all the same.
+const FAR: f64 = 5.0;
+const FEW: f64 = 0.02;
+/// Of so many signs, a share of agreement up to the second is one that coins would have.
+const SIGNS: usize = 50;
+const CHANCE: f64 = 0.6;
+
+/// Whether the measurements contradict an estimate: many lie farther from `A·x` than the noise and the believed error explain, or
+/// only half-lines were measured and they agree with it no better than by chance.
+pub fn contradicted(a_x: &[f64], believed: &Believed<'_>) -> bool {
+    let (mut far, mut signs, mut agree) = (0, 0, 0);
+    for (i, &z) in a_x.iter().enumerate() {
+        let (lower, upper) = (believed.lower[i], believed.upper[i]);
+        let deviation = (believed.diag[i] * believed.error.powi(2) + believed.sigma.powi(2)).sqrt();
+        far += usize::from((lower - z).max(z - upper) > FAR * deviation);
+        if lower.is_infinite() != upper.is_infinite() {
+            signs += 1;
+            agree += usize::from(lower <= z && z < upper);
+        }
+    }
+    let by_chance = signs == a_x.len() && signs >= SIGNS && agree as f64 <= CHANCE * signs as f64;
+    by_chance || far as f64 > FEW * a_x.len() as f64
+}
+
 /// The value that a picture shows.
 pub(crate) fn clamped(value: f32) -> f64 {
     f64::from(value.clamp(0.0, 1.0))
@@ -65,6 +100,42 @@ mod tests {
     #[test]
     fn an_image_with_a_nan_has_no_psnr() {
         assert!(psnr(&[f32::NAN, 0.5], &[0.0, 1.0]).is_nan());
+    }
+
+    #[test]
+    fn measurements_contradict_what_they_are_far_from_and_what_they_agree_with_by_chance() {
+        let inf = f64::INFINITY;
+        let of = |cell: fn(usize) -> (f64, f64), z: f64| {
+            let (lower, upper): (Vec<f64>, Vec<f64>) = (0..100).map(cell).unzip();
+            let believed = Believed {
+                lower: &lower,
+                upper: &upper,
+                diag: &[1.0; 100],
+                sigma: 0.03,
+                error: 0.04,
+            };
+            contradicted(&[z; 100], &believed)
+        };
+        // One deviation is 0.05.
+        assert!(!of(|_| (1.0, 2.0), 0.8));
+        assert!(of(|_| (1.0, 2.0), 0.7));
+        assert!(
+            !of(|i| if i < 2 { (1.0, 2.0) } else { (0.0, 1.0) }, 0.5),
+            "two may be wrong"
+        );
+        assert!(!of(|_| (0.0, f64::INFINITY), 0.01));
+        assert!(of(
+            |i| if i % 2 == 0 {
+                (0.0, f64::INFINITY)
+            } else {
+                (-f64::INFINITY, 0.0)
+            },
+            0.01
+        ));
+        assert!(
+            !of(|_| (-f64::INFINITY, f64::INFINITY), inf.recip()),
+            "lost ones say nothing"
+        );
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(crate) mod option {
     }
 }
 
-/// The shortest text that is read back as the same number; `inf` or `nan` where it is none.
+/// The shortest text that is read back as the same number; `inf` or `nan` where it is not finite.
 pub(crate) fn text(value: f64) -> String {
     if value.is_nan() {
         "nan".into()

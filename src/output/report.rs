@@ -34,6 +34,9 @@ pub struct ImageMetrics {
     /// Whether it shows the digit that the truth shows, where both are digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_digit: Option<bool>,
+    /// Whether its measurements lie farther from it than the noise and its predicted error explain.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub contradicted: bool,
     /// Whether every chain of the image diverged: its metrics are told, but count in no mean.
     #[serde(default)]
     pub diverged: bool,
@@ -53,6 +56,9 @@ pub struct MethodMetrics {
     pub predicted_error: Option<Summary>,
     pub evaluations: Option<Summary>,
     pub ep_iterations: Option<Summary>,
+    /// Those whose measurements contradict them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub contradicted: usize,
     /// The share of images that show the digit they should.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_digit: Option<Summary>,
@@ -113,6 +119,7 @@ impl Report {
                     method: name.to_owned(),
                     images: of_method().count(),
                     diverged: of_method().filter(|image| image.diverged).count(),
+                    contradicted: of_method().filter(|image| image.contradicted).count(),
                     psnr: summary(|image| image.psnr),
                     ssim: summary(|image| image.ssim),
                     consistency: summary(|image| image.consistency),
@@ -147,7 +154,7 @@ impl Report {
     /// # Errors
     /// If the file cannot be read or is no such report.
     pub fn read_json(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
+        let text = crate::files::read_text(path)?;
         serde_json::from_str(&text).map_err(|e| Error::bad_file(path, format!("is no report of a run: {e}")))
     }
 
@@ -175,6 +182,14 @@ impl Report {
         }
         write_text(path.as_ref(), &text)
     }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn is_zero(value: &usize) -> bool {
+    *value == 0
 }
 
 pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {

@@ -124,7 +124,7 @@ impl Prior {
         Self::new(network, None, weights)
     }
 
-    /// A network of the shipped priors' kind and so many feature maps, with random weights.
+    /// An NCSNv2 of `width` feature maps (ngf) with random weights.
     pub fn random_of_width(width: usize, image: ImageShape, seed: u64) -> Self {
         Self::random(Ncsnv2::new(width, image), seed)
     }

@@ -2,6 +2,7 @@
 //! published NCSNv2, is known by its tensors.
 
 use super::{Ncsnv2, Network, UNet};
+use crate::error::Remedy;
 use crate::files::safetensors::TensorFile;
 use crate::{Error, ImageShape, Result};
 
@@ -85,8 +86,7 @@ pub fn image_of(file: &TensorFile<'_>, image: Option<ImageShape>, channels: usiz
             }
         }
         (None, None) => {
-            let reason = "the metadata lack `image_size`; name the images' shape with --shape C,H,W";
-            return Err(Error::usage(reason));
+            return Err(Error::usage("the metadata lack `image_size`").or(Remedy::Shape));
         }
     };
     if image.channels != channels {

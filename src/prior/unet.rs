@@ -42,7 +42,7 @@ impl Network for UNet {
 }
 
 impl UNet {
-    /// Of the shipped priors' kind: two blocks at three resolutions, the widths doubling.
+    /// The default prior's form: two blocks at each of three resolutions, the widths doubling.
     pub fn of_width(width: usize, image: ImageShape) -> Self {
         Self {
             widths: vec![width, 2 * width, 4 * width],

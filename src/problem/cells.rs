@@ -117,6 +117,36 @@ impl Cells {
         self.lower.iter().zip(&self.upper).all(is_sign)
     }
 
+    /// Whether a measurement is lost in every image.
+    pub(super) fn is_lost(&self, measurement: usize) -> bool {
+        let of = |bounds: &[f64], end: f64| {
+            bounds
+                .iter()
+                .skip(measurement)
+                .step_by(self.m)
+                .all(|&bound| bound == end)
+        };
+        of(&self.lower, f64::NEG_INFINITY) && of(&self.upper, f64::INFINITY)
+    }
+
+    /// Whether a measurement's cell is a half-line, or wider than this, in any image; a lost one says nothing.
+    pub(super) fn is_coarse(&self, measurement: usize, width: f64) -> bool {
+        let of = |bounds: &'_ [f64]| {
+            bounds
+                .iter()
+                .skip(measurement)
+                .step_by(self.m)
+                .copied()
+                .collect::<Vec<f64>>()
+        };
+        let (lower, upper) = (of(&self.lower), of(&self.upper));
+        let coarse = |(lower, upper): (&f64, &f64)| {
+            let lost = lower.is_infinite() && upper.is_infinite();
+            !lost && upper - lower > width
+        };
+        lower.iter().zip(&upper).any(coarse)
+    }
+
     /// The lower and the upper bounds of one image, M each.
     ///
     /// # Panics

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::haar::{gaussian, haar_times, scaled_identity};
 use super::{Matrix, Spectrum};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, room_for};
 
 /// A law of M×N matrices. In all of them E[tr(A·Aᵀ)] = N.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +36,12 @@ impl Ensemble {
     /// outside [0, 1), or either not finite.
     pub fn build(&self, m: usize, n: usize, seed: u64) -> Result<(Matrix, Option<Spectrum>)> {
         self.validate(m, n)?;
+        // Where columns are made orthogonal, a second matrix of its size is made on the way.
+        let matrices = match self {
+            Self::Gaussian | Self::Correlated { .. } => 1,
+            Self::RowOrthogonal | Self::IllConditioned { .. } => 3,
+        };
+        room_for(8 * matrices * m as u128 * n as u128, "a matrix of this size")?;
         crate::pool::install(|| self.draw(m, n, seed))
     }
 

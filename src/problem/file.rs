@@ -9,6 +9,9 @@ use crate::files::safetensors::{self, Slice, Tensor, TensorFile};
 use crate::files::write_atomically;
 use crate::images::{ImageShape, Images};
 
+/// How far rounding may carry a true pixel beyond 0 and 1.
+const ROUNDING: f32 = 1e-4;
+
 impl Problem {
     /// Reads a problem file.
     ///
@@ -16,6 +19,7 @@ impl Problem {
     /// |---|---|---|
     /// | `A` | `[M, N]` | f32 or f64 |
     /// | `lower`, `upper` | `[B, M]` | f32 or f64; −inf and inf are legal |
+    /// | `sigma` | `[M]` | optional, instead of the metadata's: the noise of each measurement |
     /// | `truth` | `[B, C, H, W]` | optional; f32 or f64, values in 0 to 1 |
     /// | `eigenvalues` | `[M]` | optional; f64, of A·Aᵀ |
     /// | `U` | `[M, M]` | optional; f64, eigenvectors as columns; the identity if only `eigenvalues` is there |
@@ -59,6 +63,9 @@ impl Problem {
         if let Some(Spectrum { u, eigenvalues }) = self.known_spectrum() {
             tensors.push(Tensor::new("eigenvalues", &[m], Slice::F64(eigenvalues)));
             tensors.extend(u.iter().map(|u| Tensor::new("U", &[m, m], Slice::F64(u))));
+        }
+        if let Some(sigmas) = &self.sigmas {
+            tensors.push(Tensor::new("sigma", &[m], Slice::F64(sigmas)));
         }
         if let Some(Images { shape, data }) = &self.truth {
             let shape = [b, shape.channels, shape.height, shape.width];
@@ -114,10 +121,20 @@ fn parse(file: &TensorFile<'_>) -> Result<Problem> {
         )));
     }
     let cells = Cells::new(m, lower.into_f64(), upper.into_f64())?;
-    let sigma = file.number::<f64>("sigma")?.ok_or_else(|| {
-        Error::usage("the metadata have no `sigma`: add the noise's standard deviation (0 for noise-free)")
-    })?;
+    let sigmas = file.has("sigma").then(|| file.values::<1>("sigma")).transpose()?;
+    let sigma = match (file.number::<f64>("sigma")?, &sigmas) {
+        (Some(sigma), _) => sigma,
+        (None, Some(_)) => 0.0,
+        (None, None) => {
+            return Err(Error::usage(
+                "the metadata have no `sigma`: add the noise's standard deviation (0 for noise-free)",
+            ));
+        }
+    };
     let mut problem = Problem::new(Matrix::new(m, n, a)?, cells, sigma)?;
+    if let Some((_, sigmas)) = sigmas {
+        problem = problem.with_sigmas(sigmas.into_f64())?;
+    }
     if file.has("truth") {
         problem = problem.with_truth(truth(file)?)?;
     }
@@ -167,7 +184,18 @@ fn truth(file: &TensorFile<'_>) -> Result<Images> {
     if b == 0 || channels == 0 || height == 0 || width == 0 {
         return Err(Error::usage("tensor `truth` is empty"));
     }
-    Ok(Images::new(ImageShape::new(channels, height, width), values.into_f32()))
+    let truth = Images::new(ImageShape::new(channels, height, width), values.into_f32());
+    // What is compared with it is clipped to this range: a truth in other units would be compared with nothing.
+    if let Some(pixel) = truth
+        .data
+        .iter()
+        .find(|pixel| !(-ROUNDING..=1.0 + ROUNDING).contains(*pixel))
+    {
+        return Err(Error::usage(format!(
+            "tensor `truth` holds {pixel}: pixels lie between 0 and 1; scale A, or leave the truth out"
+        )));
+    }
+    Ok(truth)
 }
 
 fn spectrum(file: &TensorFile<'_>) -> Result<Option<Spectrum>> {

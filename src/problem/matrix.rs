@@ -118,6 +118,28 @@ impl Matrix {
         }
     }
 
+    /// Some of the rows, each times a factor, in the precision of this matrix.
+    ///
+    /// # Errors
+    /// As [`Matrix::new`].
+    pub(super) fn rows_times(&self, rows: &[usize], factors: &[f64]) -> Result<Self> {
+        let row = |index: usize| index * self.cols..(index + 1) * self.cols;
+        let chosen = || rows.iter().zip(factors);
+        let values = match &self.values {
+            Values::F32(v) => {
+                let scaled = |(&index, &factor): (&usize, &f64)| {
+                    v[row(index)].iter().map(move |&a| (f64::from(a) * factor) as f32)
+                };
+                Values::F32(chosen().flat_map(scaled).collect())
+            }
+            Values::F64(v) => {
+                let scaled = |(&index, &factor): (&usize, &f64)| v[row(index)].iter().map(move |&a| a * factor);
+                Values::F64(chosen().flat_map(scaled).collect())
+            }
+        };
+        Self::new(rows.len(), self.cols, values)
+    }
+
     /// diag(A·Aᵀ), the squared norm of each row, length M.
     pub fn diag(&self) -> Vec<f64> {
         match &self.values {

@@ -7,6 +7,7 @@
 //! - [`Problem`] holds them together, [`Problem::simulate`] makes one from images,
 //!   [`Problem::read`] and [`Problem::write`] keep it in a safetensors file.
 
+mod balance;
 mod cells;
 mod ensemble;
 mod file;
@@ -45,6 +46,8 @@ pub struct Problem {
     a: Matrix,
     cells: Cells,
     sigma: f64,
+    /// Of each measurement, where they differ; `sigma` is their root mean square then
+    sigmas: Option<Vec<f64>>,
     shape: Option<ImageShape>,
     quantiser: Option<Quantiser>,
     truth: Option<Images>,
@@ -87,6 +90,7 @@ impl Problem {
             a,
             cells,
             sigma,
+            sigmas: None,
             shape: None,
             quantiser: None,
             truth: None,
@@ -94,6 +98,25 @@ impl Problem {
             diag,
             spectrum: OnceLock::new(),
         })
+    }
+
+    /// Gives every measurement a noise level of its own; methods take such a problem [balanced](Problem::balanced).
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there are not M of them, or one is negative or not finite.
+    pub fn with_sigmas(mut self, sigmas: Vec<f64>) -> Result<Self> {
+        if sigmas.len() != self.a.rows() {
+            return Err(Error::usage(format!(
+                "there are {} sigmas for {} measurements: a tensor `sigma` is [M]",
+                sigmas.len(),
+                self.a.rows()
+            )));
+        }
+        sigmas.iter().try_for_each(|&sigma| check_sigma(sigma))?;
+        let squares: Vec<f64> = sigmas.iter().map(|sigma| sigma * sigma).collect();
+        self.sigma = mean(&squares).sqrt();
+        self.sigmas = Some(sigmas);
+        Ok(self)
     }
 
     /// Records the images' shape.
@@ -124,7 +147,7 @@ impl Problem {
     ///
     /// # Errors
     /// [`Error::Usage`] if there are not B of them, their shape does not fit, or a pixel is not
-    /// finite.
+    /// finite or lies outside of 0 to 1.
     pub fn with_truth(self, truth: Images) -> Result<Self> {
         if truth.count() != self.cells.count() {
             return Err(Error::usage(format!(
@@ -171,9 +194,14 @@ impl Problem {
         &self.cells
     }
 
-    /// The noise's standard deviation; 0 is a noise-free problem.
+    /// The noise's standard deviation, where measurements differ in it the root mean square; 0 is a noise-free problem.
     pub fn sigma(&self) -> f64 {
         self.sigma
+    }
+
+    /// The noise's standard deviation by measurement, where they differ in it.
+    pub fn sigmas(&self) -> Option<&[f64]> {
+        self.sigmas.as_deref()
     }
 
     /// The images' shape, if known.

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::Matrix;
 use super::haar::parallelism;
 use super::matrix::{times, transpose_times};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, room_for};
 
 /// The eigendecomposition of A·Aᵀ.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +36,13 @@ impl Spectrum {
     fn factorise(a: &Matrix) -> Result<Self> {
         let (m, n) = (a.rows(), a.cols());
         let par = parallelism();
+        let scratch = self_adjoint_evd_scratch::<f64>(m, ComputeEigenvectors::Yes, par, Default::default());
+        // A·Aᵀ, its vectors, U, and A in double precision.
+        let numbers = 3 * (m as u128).pow(2) + m as u128 * n as u128;
+        room_for(
+            8 * numbers + scratch.unaligned_bytes_required() as u128,
+            "the factorisation of A",
+        )?;
         let mut gram = Mat::<f64>::zeros(m, m);
         let values = a.to_f64();
         let rows = MatRef::from_row_major_slice(&values, m, n);
@@ -54,7 +61,6 @@ impl Spectrum {
 
         let mut s = Diag::<f64>::zeros(m);
         let mut vectors = Mat::<f64>::zeros(m, m);
-        let scratch = self_adjoint_evd_scratch::<f64>(m, ComputeEigenvectors::Yes, par, Default::default());
         self_adjoint_evd(
             gram.as_ref(),
             s.as_mut(),

@@ -134,7 +134,8 @@ impl Checkpoint {
     /// # Errors
     /// If the file is damaged or of a run with other settings.
     pub fn read(path: &Path, fingerprint: &str) -> Result<Self> {
-        let bad = |reason: &str| Error::bad_file(path, format!("{reason}; start again without --resume"));
+        let bad =
+            |reason: &str| Error::bad_file(path, format!("{reason}; remove it, and its images are computed again"));
         let bytes = crate::files::map(path)?;
         let file = TensorFile::parse(&bytes).map_err(|_| bad("not a whole checkpoint"))?;
         let entry = |key: &str| file.text(key).ok_or_else(|| bad("not a checkpoint"));

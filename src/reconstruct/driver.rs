@@ -55,7 +55,7 @@ pub enum Next {
     Stop,
 }
 
-/// Whoever watches a run: asked after every step.
+/// Watches a run: called after every step.
 pub trait Observer {
     fn after_step(&mut self, progress: &Progress) -> Next;
 
@@ -128,7 +128,7 @@ impl Driver<'_> {
         Ok(Outcome::Finished(self.outcome(&finished.left)))
     }
 
-    /// What came of it, from what the passes left of all states.
+    /// The result, from what the passes left of all states.
     pub(crate) fn outcome(&self, left: &Left) -> Samples {
         let mut samples = self.algorithm.outcome(self.given, left);
         let passes = self.algorithm.passes(self.given);
@@ -182,7 +182,7 @@ impl Driver<'_> {
         self.algorithm.check(self.given)
     }
 
-    /// Bytes of device memory that a batch of so many states takes.
+    /// Bytes of device memory that a batch of this size takes.
     pub fn bytes(&self, engine: &dyn Engine, batch: usize) -> usize {
         let bytes = |pass: Box<dyn Pass + '_>| {
             let (compiled, steps) = (pass.compile(batch, engine.target()), pass.steps());
@@ -256,7 +256,7 @@ impl Driver<'_> {
     }
 }
 
-/// Whoever watches, and what is counted for it over all passes.
+/// The observer, and what is counted for it over all passes.
 struct Watch<'a> {
     observer: &'a mut dyn Observer,
     /// Evaluations of the whole run, if no state ends early

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::methods::{FARTHEST, reach};
-use crate::metrics::{Digits, clamped, consistency, psnr, ssim};
+use crate::metrics::{Believed, Digits, clamped, consistency, contradicted, psnr, ssim};
 use crate::output::ImageMetrics;
 use crate::problem::Problem;
 use crate::{Error, ImageShape, Images, Result};
@@ -20,6 +20,26 @@ pub fn compare_digits(rows: &mut [ImageMetrics], estimates: &Images, truth: &Ima
         let same = digits.of(estimates.image(index)) == digits.of(truth.image(index));
         row.same_digit = Some(same);
     }
+}
+
+/// The error of an estimate that nobody has predicted: that of a poor one.
+const UNKNOWN_ERROR: f64 = 0.2;
+
+/// Notes which images their measurements contradict, the first of them image `first` of the problem.
+pub fn compare_measurements(rows: &mut [ImageMetrics], estimates: &Images, first: usize, problem: &Problem) {
+    let compare = |(index, row): (usize, &mut ImageMetrics)| {
+        let x: Vec<f64> = estimates.image(index).iter().map(|&v| clamped(v)).collect();
+        let (lower, upper) = problem.cells().image(first + index);
+        let believed = Believed {
+            lower,
+            upper,
+            diag: problem.diag(),
+            sigma: problem.sigma(),
+            error: row.predicted_error.unwrap_or(UNKNOWN_ERROR),
+        };
+        row.contradicted = contradicted(&problem.a().times(&x), &believed);
+    };
+    crate::pool::install(|| rows.par_iter_mut().enumerate().for_each(compare));
 }
 
 /// One row of metrics for each of the images, under the name `method`. The first of them is image `first` of the problem; the
@@ -69,6 +89,7 @@ pub fn evaluate(
             evaluations: None,
             ep_iterations: None,
             same_digit: None,
+            contradicted: false,
             diverged: reach(x) > FARTHEST,
         }
     };

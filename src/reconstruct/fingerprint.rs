@@ -2,7 +2,7 @@
 
 use crate::Images;
 use crate::prior::{Prior, parameters};
-use crate::problem::{Matrix, Problem, Values};
+use crate::problem::{Matrix, Problem, Spectrum, Values};
 
 /// A running hash of 64-bit words: fast enough for a matrix of 400 MB.
 pub struct Hash(u64);
@@ -99,13 +99,22 @@ pub fn of_matrix(a: &Matrix) -> String {
     hash.hex()
 }
 
-/// The hash of what decides the posterior: A, the cells and sigma.
+/// The hash of a factorisation.
+pub fn of_spectrum(spectrum: &Spectrum) -> String {
+    let mut hash = Hash::new();
+    hash.f64s(&spectrum.eigenvalues);
+    spectrum.u.iter().for_each(|u| hash.f64s(u));
+    hash.hex()
+}
+
+/// The hash of what decides the posterior: A, the cells and the noise.
 pub fn of_problem(problem: &Problem) -> String {
     let mut hash = Hash::new();
     hash.matrix(problem.a());
     hash.f64s(problem.cells().lower());
     hash.f64s(problem.cells().upper());
     hash.word(problem.sigma().to_bits());
+    problem.sigmas().iter().for_each(|sigmas| hash.f64s(sigmas));
     hash.hex()
 }
 

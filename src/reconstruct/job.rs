@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Checkpoint, Driver, Next, Observer, Outcome, Progress, evaluate};
+use super::{Checkpoint, Driver, Next, Observer, Outcome, Progress, compare_measurements, evaluate};
 use crate::engine::{self, Device, Engine, Precision};
 use crate::methods::{Algorithm, Divergence, Given, Method, Samples};
 use crate::metrics::Calibration;
@@ -89,7 +89,7 @@ pub struct Job<'a> {
     observer: Option<&'a mut dyn Observer>,
 }
 
-/// States worked on at once, where nobody says how many.
+/// States worked on at once, unless [`Job::batch`] says otherwise.
 const BATCH: usize = 8;
 
 impl<'a> Job<'a> {
@@ -159,7 +159,7 @@ impl<'a> Job<'a> {
         self
     }
 
-    /// Who is told after every step how far the run is, and may stop it.
+    /// Is told after every step how far the run is, and may stop it.
     pub fn observer(mut self, observer: &'a mut dyn Observer) -> Self {
         self.observer = Some(observer);
         self
@@ -174,9 +174,15 @@ impl<'a> Job<'a> {
         let method = self.method.completed(self.prior, None, signs)?;
         let algorithm = method.algorithm()?;
         let images = self.images.unwrap_or(0..self.problem.cells().count());
+        let balanced = (!self.problem.is_balanced()).then(|| self.problem.clone().balanced());
+        let balanced = balanced.transpose()?;
+        let (problem, mut notes) = match &balanced {
+            Some((problem, notes)) => (problem, notes.clone()),
+            None => (self.problem, Vec::new()),
+        };
         let given = Given {
             prior: self.prior,
-            problem: Some(self.problem),
+            problem: Some(problem),
             chains: self.chains,
         };
         let driver = Driver {
@@ -188,7 +194,6 @@ impl<'a> Job<'a> {
             batch: self.batch,
         };
         driver.check()?;
-        let mut notes = Vec::new();
         let mut opened = None;
         let engine = match self.engine {
             Some(engine) => engine,
@@ -236,7 +241,7 @@ impl Observer for Listener<'_, '_> {
     }
 }
 
-/// What came of it.
+/// The result of a [`Job`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Reconstruction {
@@ -287,6 +292,9 @@ impl Reconstruction {
             row.evaluations = Some(evaluations[index]);
             row.predicted_error = samples.estimate.as_ref().map(|own| own.predicted_error[index]);
             row.ep_iterations = samples.estimate.as_ref().map(|own| own.ep_iterations[index]);
+        }
+        if let Some(problem) = given.problem {
+            compare_measurements(&mut metrics, &mean, first, problem);
         }
         Ok(Self {
             method,

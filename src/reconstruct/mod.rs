@@ -12,5 +12,5 @@ mod job;
 
 pub use checkpoint::Checkpoint;
 pub use driver::{Driver, Next, Observer, Outcome, Progress, Unobserved};
-pub use evaluate::{compare_digits, evaluate};
+pub use evaluate::{compare_digits, compare_measurements, evaluate};
 pub use job::{Job, Reconstruction, reconstruct, sample};

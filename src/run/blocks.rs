@@ -90,10 +90,7 @@ impl Run {
                 // Its checkpoint keeps it until the whole run is complete.
                 Outcome::Finished(samples) => writer.append(&samples)?,
                 Outcome::Stopped => {
-                    return Err(Error::Interrupted(format!(
-                        "stopped; the state is saved: continue with `qcs run --resume --out {}`",
-                        folder.path().display()
-                    )));
+                    return Err(Error::Interrupted("stopped; the state is saved".to_owned()));
                 }
             }
         }

@@ -21,7 +21,7 @@ impl Cache {
         Self { folder: folder.into() }
     }
 
-    /// The file of a matrix. Devices round differently, so that each has its own: a run must not depend on who ran before.
+    /// The file of a matrix. Devices and instruction sets round differently, so that each has its own: a run must not depend on who ran before.
     fn path(&self, a: &Matrix, device: &str) -> PathBuf {
         let (m, n, digest) = (a.rows(), a.cols(), fingerprint::of_matrix(a));
         self.folder.join(format!("{digest}-{m}x{n}-{device}.safetensors"))
@@ -36,28 +36,36 @@ impl Cache {
         if let Some(u) = &spectrum.u {
             tensors.push(Tensor::new("u", &[m, m], Slice::F64(u)));
         }
+        let metadata = BTreeMap::from([(CHECKSUM, fingerprint::of_spectrum(spectrum))]);
         crate::files::write_atomically(path, |out| {
-            safetensors::write(out, &tensors, &BTreeMap::<&str, String>::new()).map_err(|e| Error::io(path, "write", e))
+            safetensors::write(out, &tensors, &metadata).map_err(|e| Error::io(path, "write", e))
         })
     }
 }
 
+/// The name of the checksum in a file: the probe that every spectrum goes through overlooks an error in its last digits.
+const CHECKSUM: &str = "checksum";
+
 fn read(path: &Path) -> Result<Spectrum> {
     safetensors::read(path, |file| {
         let u = file.has("u").then(|| file.values::<2>("u")).transpose()?;
-        Ok(Spectrum {
+        let spectrum = Spectrum {
             eigenvalues: file.values::<1>("eigenvalues")?.1.into_f64(),
             u: u.map(|(_, values)| values.into_f64()),
-        })
+        };
+        if file.text(CHECKSUM) != Some(&fingerprint::of_spectrum(&spectrum)) {
+            return Err(Error::usage("is damaged"));
+        }
+        Ok(spectrum)
     })
 }
 
 impl Run {
     /// Factorises A where a method needs it and nobody has: read from the cache if it is there and right, else computed and
-    /// kept there. Tells what there is to tell.
+    /// kept there. Returns notes for the user.
     ///
     /// # Errors
-    /// If A cannot be factorised, or the cache not written.
+    /// If A cannot be factorised.
     pub fn prepare(&self, engine: &mut dyn Engine, cache: Option<&Cache>) -> Result<Vec<String>> {
         let known = self.problem.known_spectrum().is_some();
         let needed = || {
@@ -78,8 +86,11 @@ impl Run {
             }
         }
         notes.append(&mut engine.prepare(&self.problem)?);
-        Cache::write(&path, self.problem.spectrum()?)?;
-        notes.push(format!("A's factorisation is kept in {}", path.display()));
+        // Without it the next run takes longer; this one has what it needs.
+        notes.push(match Cache::write(&path, self.problem.spectrum()?) {
+            Ok(()) => format!("A's factorisation is kept in {}", path.display()),
+            Err(error) => format!("A's factorisation is not kept: {error}"),
+        });
         Ok(notes)
     }
 }

@@ -214,7 +214,7 @@ impl RunConfig {
     /// # Errors
     /// If the file cannot be read or is no configuration; the message names the line.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
+        let text = crate::files::read_text(path)?;
         let config: Self = toml::from_str(&text).map_err(|e: toml::de::Error| {
             let line = e
                 .span()
@@ -255,14 +255,14 @@ impl RunConfig {
     /// If it cannot be read or measured, or if it is none or two.
     pub fn load_problem(&mut self) -> Result<Problem> {
         let shared = &mut Shared::default();
-        let begun = self.begin_problem(shared)?;
+        let begun = self.begin_problem()?;
         self.finish_problem(begun, shared)
     }
 
     /// Reads the problem, where it is a file. What is measured waits until the settings are known to be right.
-    pub(super) fn begin_problem(&self, shared: &mut Shared) -> Result<Begun> {
+    pub(super) fn begin_problem(&self) -> Result<Begun> {
         match (&self.problem, &self.measure) {
-            (Some(path), None) => shared.know(Problem::read(path)?).map(Begun::Read),
+            (Some(path), None) => Problem::read(path).map(Begun::Read),
             (None, Some(_)) if self.first.is_some() => Err(Error::usage(
                 "of images that are measured, `[measure]` says the `first` one",
             )),

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::{Lock, RunConfig};
-use crate::files::{is_temporary, write_atomically};
+use crate::error::Remedy;
+use crate::files::{is_temporary, remove_file as remove, write_atomically};
 use crate::methods::{Kind, METHODS};
 use crate::output::Diverged;
 use crate::{Error, Result};
@@ -124,7 +125,7 @@ impl RunFolder {
         if !path.exists() {
             return Ok(Vec::new());
         }
-        let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
+        let text = crate::files::read_text(&path)?;
         let metrics: Metrics = serde_json::from_str(&text)
             .map_err(|e| Error::bad_file(&path, format!("does not say which states diverged: {e}")))?;
         Ok(metrics.diverged)
@@ -137,7 +138,8 @@ impl RunFolder {
     pub fn find(&self) -> Result<Found> {
         if self.config().exists() {
             let config = RunConfig::read(&self.config())?;
-            let finished = self.metrics_json().exists();
+            let there = |key: &String| self.path.join(key).join("samples.npy").exists();
+            let finished = self.metrics_json().exists() && config.methods.iter().all(there);
             return Ok(if finished {
                 Found::Finished(config)
             } else {
@@ -166,26 +168,22 @@ impl RunFolder {
             match self.find()? {
                 Found::Nothing => {}
                 Found::Other => {
-                    return Err(Error::usage(format!(
-                        "--out {shown} is not empty: choose another folder, or --force to write into it"
-                    )));
+                    return Err(Error::setting("out", format!("{shown} is not empty")).or(Remedy::WriteInto));
                 }
                 Found::Unfinished(_) => {
-                    return Err(Error::usage(format!(
-                        "--out {shown} holds an unfinished run: --resume continues it, --force starts over"
-                    )));
+                    let reason = format!("{shown} holds an unfinished run");
+                    return Err(Error::setting("out", reason).or(Remedy::ContinueOrReplace));
                 }
                 Found::Finished(_) => {
-                    return Err(Error::usage(format!(
-                        "--out {shown} holds an earlier run: choose another folder, or --force to replace it"
-                    )));
+                    let reason = format!("{shown} holds an earlier run");
+                    return Err(Error::setting("out", reason).or(Remedy::Replace));
                 }
             }
         }
         std::fs::create_dir_all(&self.path).map_err(|e| Error::io(&self.path, "create", e))?;
         self.clear()?;
         let text = format!(
-            "# Repeat this run with `qcs run --config config.toml --out FOLDER`.\n{}",
+            "# `qcs run` repeats this run with this file as its configuration.\n{}",
             config.to_toml()?
         );
         let path = self.config();
@@ -248,12 +246,5 @@ impl RunFolder {
             }
         }
         remove(&self.config())
-    }
-}
-
-fn remove(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io(path, "remove", e)),
-        _ => Ok(()),
     }
 }

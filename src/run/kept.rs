@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::Hooks;
 use super::keeper::Keeper;
+use crate::Result;
 use crate::engine::Engine;
-use crate::files::remove_leftovers;
+use crate::files::{remove_file, remove_leftovers};
 use crate::reconstruct::{Checkpoint, Driver, Outcome, fingerprint};
-use crate::{Error, Result};
 
 /// The file of an unfinished run's state.
 pub struct Kept {
@@ -57,9 +57,6 @@ impl Kept {
     /// # Errors
     /// If the file cannot be removed.
     pub fn remove(&self) -> Result<()> {
-        match std::fs::remove_file(&self.path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io(&self.path, "remove", e)),
-            _ => Ok(()),
-        }
+        remove_file(&self.path)
     }
 }

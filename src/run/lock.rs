@@ -22,10 +22,13 @@ impl Lock {
         };
         match file.try_lock() {
             Ok(()) => Ok(Self(Some(file))),
-            Err(TryLockError::WouldBlock) => Err(Error::usage(format!(
-                "--out {}: another qcs is at work in this folder: wait for it, or choose another one",
-                folder.display()
-            ))),
+            Err(TryLockError::WouldBlock) => Err(Error::setting(
+                "out",
+                format!(
+                    "{}: another qcs is at work in this folder: wait for it, or choose another one",
+                    folder.display()
+                ),
+            )),
             Err(TryLockError::Error(_)) => Ok(Self(None)),
         }
     }

@@ -100,7 +100,7 @@ impl Run {
             let preset = MeasureConfig::of_preset(Preset::find(preset)?);
             *measure = std::mem::take(measure).over(preset);
         }
-        let begun = config.begin_problem(shared)?;
+        let begun = config.begin_problem()?;
         config.resolve_settings(&prior, begun.are_signs(&config))?;
         let configured = |kind: &'static Kind| {
             let algorithm = config.settings.of(kind).algorithm()?;
@@ -129,11 +129,14 @@ impl Run {
             model: fingerprint::of_prior(&prior),
             problem: fingerprint::of_problem(&problem),
         };
-        let notes = config
+        let mut notes = config
             .identity
             .as_ref()
             .map_or(Vec::new(), |then| changes(then, &identity));
         config.identity = Some(identity);
+        let (problem, mut told) = problem.balanced()?;
+        notes.append(&mut told);
+        let problem = shared.know(problem)?;
         let mut run = Self {
             config,
             prior,

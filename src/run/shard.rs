@@ -39,7 +39,7 @@ impl Shard {
                 (None, Some(default)) => Ok(default),
                 (None, None) => Err(Error::setting(
                     "shard",
-                    format!("auto: {name} is not set: this is no task of a Slurm array (sbatch --array=0-7)"),
+                    format!("auto: {name} is not set: this is no task of a Slurm array"),
                 )),
             }
         };

@@ -7,7 +7,7 @@ use crate::files::npy::NpyWriter;
 use crate::methods::{Divergence, Kind, Samples};
 use crate::metrics::Tally;
 use crate::output::{Diverged, ImageMetrics, png};
-use crate::reconstruct::{compare_digits, evaluate};
+use crate::reconstruct::{compare_digits, compare_measurements, evaluate};
 use crate::{Error, Images, Result};
 
 /// More images than this make a grid that nobody looks at.
@@ -157,6 +157,7 @@ fn rows(
             row.ep_iterations = Some(own.ep_iterations[index]);
         }
     }
+    compare_measurements(&mut rows, estimates, first, &run.problem);
     rows
 }
 

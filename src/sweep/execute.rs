@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{POINTS, Point};
 use crate::engine::Engine;
+use crate::output::Report;
 use crate::prior::Prior;
 use crate::problem::Problem;
 use crate::reconstruct::fingerprint;
@@ -16,13 +17,13 @@ use crate::{Error, Result};
 pub enum Ended {
     /// It was there already
     There,
-    /// It was run; so many of its states diverged
+    /// It was run; this many of its states diverged
     Run { diverged: usize },
     /// Why it could not be run
     Failed(String),
 }
 
-/// Whoever watches a sweep.
+/// Watches a sweep.
 pub trait Watcher {
     /// Point number `index` begins; its run reports to the hooks that this gives.
     fn begin(&mut self, index: usize, point: &Point, run: &Run) -> &mut dyn Hooks;
@@ -117,7 +118,7 @@ fn there(points: &Path, digest: &str) -> Option<String> {
 }
 
 fn of_file(path: &Path) -> Result<String> {
-    let bytes = std::fs::read(path).map_err(|e| Error::io(path, "read", e))?;
+    let bytes = crate::files::map(path)?;
     let mut hash = fingerprint::Hash::new();
     hash.blob(&bytes);
     Ok(hash.hex())
@@ -161,8 +162,9 @@ fn execute_point(
     watcher: &mut dyn Watcher,
 ) -> Result<Ended> {
     let folder = materials.folder(point, out)?;
-    let found = folder.find()?;
-    if matches!(found, Found::Finished(_)) {
+    // Files of a point that cannot be read are made again: nobody but a sweep writes them.
+    let found = folder.find().unwrap_or(Found::Other);
+    if matches!(found, Found::Finished(_)) && Report::read_json(&folder.metrics_json()).is_ok() {
         return Ok(Ended::There);
     }
     let run = Run::load_sharing(point.config()?, engine, &mut materials.shared)?;

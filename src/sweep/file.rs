@@ -53,7 +53,7 @@ impl Sweep {
     /// # Errors
     /// If the file cannot be read, is no TOML, or names a setting that no run has.
     pub fn read(path: &Path, full: bool) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
+        let text = crate::files::read_text(path)?;
         Self::parse(&text, full).map_err(|(key, reason)| {
             let names = |line: &str| {
                 let line = line.trim_start();

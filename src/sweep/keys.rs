@@ -133,7 +133,7 @@ pub(super) fn config(settings: &BTreeMap<String, Value>) -> Result<RunConfig> {
         top.insert("measure".to_owned(), Value::Table(measure));
     } else {
         return Err(Error::usage(
-            "what should be reconstructed? Name images or a problem: `images = \"digits/\"` in the file, or --images",
+            "what should be reconstructed? Name `images` or a `problem`, as in `images = \"digits/\"`",
         ));
     }
     top.insert(

@@ -7,6 +7,7 @@ mod collect;
 mod execute;
 mod file;
 mod keys;
+mod mark;
 mod point;
 mod report;
 
@@ -14,6 +15,7 @@ pub use collect::{Collected, Row};
 pub use execute::{Ended, Materials, Watcher, execute};
 pub use file::{Grid, Sweep};
 pub use keys::{flat_keys, value_of};
+pub use mark::claim;
 pub use point::Point;
 
 /// The folder of a point, below that of its sweep.

@@ -8,7 +8,7 @@ const RUN: &str = "run images.npy -m 24 --model model.safetensors --generator va
                    --iterations 3 --projection-steps 20 --restarts 3";
 
 /// With `vae.safetensors`, a random generator of the images' shape, after `change` has had its way with it.
-fn place(change: impl FnOnce(&mut Tensors, &mut HashMap<String, String>)) -> Place {
+pub fn place(change: impl FnOnce(&mut Tensors, &mut HashMap<String, String>)) -> Place {
     let place = Place::new();
     let mut tensors = Tensors::new();
     for (layer, (inputs, outputs)) in [(5, 9), (9, 64)].into_iter().enumerate() {

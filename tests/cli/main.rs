@@ -14,6 +14,8 @@ mod folders;
 mod inputs;
 #[cfg(unix)]
 mod interrupt;
+mod kept;
+mod limits;
 mod memory;
 mod overwrite;
 mod problems;
@@ -23,3 +25,4 @@ mod support;
 mod sweep;
 mod together;
 mod turbo;
+mod units;

@@ -75,7 +75,7 @@ fn what_cannot_be_several_is_refused_before_anything_is_written() {
     for (inputs, words) in [
         ("in/a.safetensors images.npy", "images.npy is no problem file"),
         ("in/a.safetensors other/a.safetensors", "would both be written to a"),
-        ("in/*.none", "no file is called so"),
+        ("in/*.none", "no file matches"),
     ] {
         let line = format!("run {inputs} --out out {RUN}");
         place.run(&line).refuses(&line, 2, &[words]);

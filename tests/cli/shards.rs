@@ -41,9 +41,7 @@ fn what_keeps_shards_apart_is_named() {
     };
     place.run("merge nowhere").refuses("merge", 3, &["nowhere"]);
     std::fs::create_dir(place.path("empty")).unwrap();
-    place
-        .run("merge empty")
-        .refuses("merge", 2, &["empty holds no shards", "qcs run --shard"]);
+    place.run("merge empty").refuses("merge", 2, &["empty holds no shards"]);
     run("some", "1/3", "");
     place
         .run("merge some")
@@ -65,6 +63,48 @@ fn what_keeps_shards_apart_is_named() {
     );
     run("other", "0/3", "");
     place.run("merge other").refuses("merge", 2, &["shards of 2 and of 3"]);
+}
+
+#[test]
+fn a_share_in_the_place_of_another_or_without_its_manifest_is_refused() {
+    let place = Place::new();
+    for shard in ["0/3", "1/3", "2/3"] {
+        place.succeeds(&format!("{RUN} --out parts --shard {shard} --quiet"));
+    }
+    let manifest = place.text("parts/shard-1-of-3/manifest.json");
+    assert!(manifest.contains("\"rounds_as\": \"cpu-"), "{manifest}");
+    for (changed, words) in [
+        (String::new(), "is no manifest"),
+        (
+            manifest.replace("\"first\": 1", "\"first\": 0"),
+            "does not fit the configuration",
+        ),
+        (
+            manifest.replace("\"1/3\"", "\"0/3\""),
+            "is of shard 0/3, in the place of 1/3",
+        ),
+    ] {
+        place.write("parts/shard-1-of-3/manifest.json", changed);
+        place
+            .run("merge parts")
+            .refuses("merge", 3, &["shard-1-of-3/manifest.json", words]);
+    }
+    // Another instruction set rounds differently: it is told, and the images are merged.
+    let other = manifest.replace("\"rounds_as\": \"cpu-", "\"rounds_as\": \"other-");
+    place.write("parts/shard-1-of-3/manifest.json", other);
+    let merged = place.succeeds("merge parts");
+    assert!(merged.stderr.contains("last bits differ"), "{}", merged.stderr);
+    // A merge that was killed before its end wants no permission to begin again.
+    std::fs::remove_file(place.path("parts/metrics.json")).unwrap();
+    place.succeeds("merge parts");
+    // A whole folder, copied.
+    let [one, two] = ["parts/shard-1-of-3", "parts/shard-2-of-3"].map(|name| place.path(name));
+    std::fs::remove_dir_all(&two).unwrap();
+    std::fs::rename(&one, &two).unwrap();
+    place.succeeds(&format!("{RUN} --out parts --shard 1/3 --quiet"));
+    place
+        .run("merge parts --force")
+        .refuses("merge", 3, &["in the place of 2/3"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::support::{IMAGE, Place, Tensors};
 const RUN: &str = "run problem.safetensors --method turbo --out run --model";
 
 /// Writes `model.safetensors` with a table of denoising errors, after `change` has had its way with it.
-fn with_table(place: &Place, change: impl FnOnce(&mut Tensors, &mut HashMap<String, String>)) {
+pub fn with_table(place: &Place, change: impl FnOnce(&mut Tensors, &mut HashMap<String, String>)) {
     let levels: Vec<f32> = (0..12).map(|i| 0.01 * 2f32.powi(i)).collect();
     let errors: Vec<f32> = levels.iter().map(|s| 0.05 * s * s / (0.2 + s)).collect();
     place.model("model.safetensors", IMAGE, |tensors, metadata| {

@@ -69,6 +69,10 @@ impl Emulated {
 }
 
 impl Engine for Emulated {
+    fn rounds_as(&self) -> &'static str {
+        "emulated"
+    }
+
     fn describe(&self) -> String {
         format!("emulated sm_{}, {}", self.architecture, self.precision)
     }

@@ -1,7 +1,7 @@
 """A U-Net that knows the noise level: more of its work at low resolutions, where a step costs little and sees far.
 
 A third of the work of NCSNv2 of the same first width, and after 500 steps it denoises about as NCSNv2 did after 5,000
-(weights/README.md). Its blocks are NCSNv2's: InstanceNorm++, ELU, convolution. The level enters as in EDM (Karras et al., 2022):
+(docs/notebook.md). Its blocks are NCSNv2's: InstanceNorm++, ELU, convolution. The level enters as in EDM (Karras et al., 2022):
 the input is scaled to one variance whatever the level, the output is mixed with it, and a constant channel holds ln(sigma)/4.
 """
 

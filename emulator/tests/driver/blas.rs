@@ -177,11 +177,8 @@ fn what_cublas_cannot_do_is_refused() {
         ok(cuInit(0));
         let mut early = null_mut();
         // SAFETY: the pointer is valid.
-        assert_eq!(
-            unsafe { cublasCreate_v2(&mut early) },
-            CUBLAS_NOT_INITIALIZED,
-            "no context"
-        );
+        let refused = unsafe { cublasCreate_v2(&mut early) };
+        assert_eq!(refused, CUBLAS_NOT_INITIALIZED, "no context");
         start();
         let good = Call {
             handle: handle(),

@@ -135,12 +135,18 @@ impl What {
     }
 }
 
+/// The most feature maps: a network of more has weights beyond any machine.
+const MOST: usize = 4096;
+
 pub fn bench(args: &BenchArgs, global: &Global) -> Result<()> {
     global.use_threads()?;
     for (name, list) in [("--ngf", &args.ngf), ("--batch", &args.batch)] {
         if let Some(zero) = list.iter().find(|&&n| n == 0) {
             return Err(Error::usage(format!("{name} {zero}: must be at least 1")));
         }
+    }
+    if let Some(many) = args.ngf.iter().find(|&&ngf| ngf > MOST) {
+        return Err(Error::usage(format!("--ngf {many}: at most {MOST}")));
     }
     if args.repetitions == 0 || args.levels == 0 {
         return Err(Error::usage("--repetitions and --levels must be at least 1"));

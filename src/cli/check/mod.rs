@@ -15,7 +15,7 @@ use qcs::engine::cuda::CudaEngine;
 use qcs::engine::{Device, Engine, Precision};
 use qcs::{Error, Result};
 
-use super::{Global, table, terminal};
+use super::{Global, table, target, terminal};
 use report::{Gpu, Report};
 
 /// Run every op on the GPU and compare it with plain code
@@ -44,6 +44,9 @@ pub struct CheckArgs {
     /// Write device, driver, kernels and every case with its error and its time to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Replace the report if it exists
+    #[arg(long)]
+    force: bool,
 }
 
 /// Part `part` of `of`, counted from 1.
@@ -110,8 +113,15 @@ fn engines(device: &Device) -> Result<(Engines, Option<Gpu>)> {
 
 pub fn check(args: &CheckArgs, global: &Global) -> Result<()> {
     let mut report = Report::default();
+    let _claim = args
+        .report
+        .as_deref()
+        .map(|path| target::claim("--report", path, args.force, &[]))
+        .transpose()?;
     let checked = run(args, global, &mut report);
-    if let Some(path) = &args.report {
+    // Of a word that was mistyped there is nothing to report.
+    let mistyped = matches!(checked, Err(Error::Usage(_) | Error::Setting { .. }));
+    if let Some(path) = args.report.as_ref().filter(|_| !mistyped) {
         // Also of a device that cannot be opened: that is when a report is needed most.
         report.error = checked.as_ref().err().map(ToString::to_string);
         report.write(path)?;

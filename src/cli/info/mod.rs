@@ -43,7 +43,7 @@ pub struct InfoArgs {
     /// Problem file (.safetensors)
     #[arg(long, value_name = "FILE")]
     problem: Option<PathBuf>,
-    /// States of the batch whose memory is told [default: the preset's]
+    /// The batch size whose memory is shown [default: 8]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
     /// Print as JSON

@@ -46,8 +46,8 @@ pub struct RunArgs {
     pub preset: Option<String>,
     #[command(flatten)]
     pub model: ModelFlags,
-    /// Methods to run one after the other on the same problem with the same noise: a list of diag (QCS-SGM), ep (QCS-SGM+)
-    /// and turbo, or all [default: ep]
+    /// Methods to run one after the other on the same problem with the same noise: a list of diag (QCS-SGM), ep (QCS-SGM+),
+    /// turbo, and the baselines bipg and oneshot; or both (diag, ep), or all (diag, ep, turbo) [default: ep]
     #[arg(long, value_name = "LIST")]
     pub method: Option<String>,
     /// How many images to reconstruct [default: all]
@@ -257,8 +257,16 @@ impl Bench<'_> {
         };
         let mut config = args.over(base, input)?;
         config.shard = shard.or(config.shard);
-        if let (Found::Unfinished(begun) | Found::Finished(begun), Batch::AUTO) = (&found, config.batch) {
-            config.batch = begun.batch;
+        if let Found::Unfinished(begun) | Found::Finished(begun) = &found {
+            // Neither changes a result, but the state that is kept is of one batch and one block.
+            if args
+                .batch
+                .is_some_and(|batch| batch != begun.batch && batch != Batch::AUTO)
+                || args.block.is_some()
+            {
+                global.note("note: a run goes on with the batches and blocks that it began with");
+            }
+            (config.batch, config.block) = (begun.batch, begun.block);
         }
         if self.engine.is_none() {
             self.engine = Some(global.engine_for(config.precision)?);

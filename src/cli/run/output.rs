@@ -79,10 +79,17 @@ impl Output {
                 terminal::note(&note);
             }
         }
-        let results = run.execute(engine, &self.folder, &mut Display::new(self.quiet))?;
+        let shown = self.folder.path().display();
+        let results = run.execute(engine, &self.folder, &mut Display::new(self.quiet));
+        let results = results.map_err(|error| match error {
+            Error::Interrupted(words) => {
+                Error::Interrupted(format!("{words}: continue with `qcs run --resume --out {shown}`"))
+            }
+            error => error,
+        })?;
         if run.config.shard.is_some() {
             // What is put together later is what the checkpoints hold.
-            run.write_manifest(&self.folder)?;
+            run.write_manifest(&self.folder, engine)?;
         }
         results.write(run, &self.folder)?;
         if run.config.shard.is_none() {
@@ -91,11 +98,16 @@ impl Output {
         if self.json {
             terminal::print_json(&results.report)?;
         } else {
-            let shown = self.folder.path().display();
             terminal::print(&format!(
                 "{}\nresults in {shown}\n",
                 table::report(&results.report, run.images())
             ))?;
+        }
+        if !self.quiet && results.report.methods.iter().any(|method| method.contradicted > 0) {
+            terminal::note(
+                "note: the measurements contradict some images: they lie farther from A·x than the noise and the predicted \
+                 error explain. Are A, the cells and sigma those of one another?",
+            );
         }
         diverged(&results.report.diverged, results.states, engine.precision())
     }
@@ -139,7 +151,7 @@ fn describe(run: &Run, engine: &dyn Engine) -> String {
     )
 }
 
-/// Lists the states that diverged, of so many.
+/// Names the states that diverged, and how many there were in all.
 fn diverged(list: &[Diverged], states: usize, precision: Precision) -> Result<()> {
     for Diverged { method, at } in list {
         let where_to = at.reach.map_or(String::new(), |reach| format!(", to {reach:.1e}"));

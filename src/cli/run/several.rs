@@ -22,11 +22,11 @@ pub fn expanded(inputs: &[PathBuf]) -> Result<Vec<PathBuf>> {
             continue;
         };
         let bad = |reason: String| Error::usage(format!("{pattern}: {reason}"));
-        let found = glob::glob(pattern).map_err(|e| bad(format!("no pattern: {}", e.msg)))?;
+        let found = glob::glob(pattern).map_err(|e| bad(format!("is not a pattern: {}", e.msg)))?;
         let found = found.collect::<Result<Vec<_>, _>>();
         let found = found.map_err(|e| Error::Failed(e.to_string()))?;
         if found.is_empty() {
-            return Err(bad("no file is called so".to_owned()));
+            return Err(bad("no file matches".to_owned()));
         }
         all.extend(found);
     }
@@ -118,8 +118,8 @@ mod tests {
         // A file that is called like a pattern is meant itself, and one that is not there is refused by who reads it.
         assert_eq!(of("x[1].safetensors").unwrap(), [path("x[1].safetensors")]);
         assert_eq!(of("none.safetensors").unwrap(), [path("none.safetensors")]);
-        assert!(of("*.npz").unwrap_err().to_string().contains("no file is called so"));
-        assert!(of("[.npz").unwrap_err().to_string().contains("no pattern"));
+        assert!(of("*.npz").unwrap_err().to_string().contains("no file matches"));
+        assert!(of("[.npz").unwrap_err().to_string().contains("is not a pattern"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::threads::Threads;
+use crate::error::Remedy;
 use crate::plan::{ALIGNMENT, Plan, TensorId};
 use crate::{Error, Result};
 
@@ -23,9 +24,7 @@ impl Arena {
     pub fn new(bytes: usize) -> Result<Self> {
         let too_large = || {
             let gib = bytes as f64 / f64::from(1 << 30);
-            Error::Device(format!(
-                "a batch needs {gib:.1} GiB of memory, more than there is: take a smaller --batch"
-            ))
+            Error::Device(format!("a batch needs {gib:.1} GiB of memory, more than there is")).or(Remedy::SmallerBatch)
         };
         let layout = Layout::from_size_align(bytes.max(ALIGNMENT), ALIGNMENT).map_err(|_| too_large())?;
         // SAFETY: the layout's size is not zero.

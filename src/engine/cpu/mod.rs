@@ -77,6 +77,10 @@ impl Engine for CpuEngine {
         self.precision
     }
 
+    fn rounds_as(&self) -> &'static str {
+        self.isa.rounds_as()
+    }
+
     fn target(&self) -> &dyn Target {
         &self.target
     }

@@ -40,6 +40,20 @@ impl Isa {
         }
     }
 
+    /// What results are told apart by. AVX-512 counts as another set than AVX2: our ops give the same bits with both, the
+    /// eigendecomposition of A·Aᵀ does not.
+    pub fn rounds_as(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => "cpu-avx512",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => "cpu-avx2",
+            Self::Portable if cfg!(target_arch = "x86_64") => "cpu-x86",
+            Self::Portable if cfg!(target_arch = "aarch64") => "cpu-aarch64",
+            Self::Portable => "cpu-portable",
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]

@@ -16,6 +16,7 @@ use qcs_kernels::launch::Launch;
 
 use super::image::{Image, explained, load};
 use super::library::Library;
+use crate::error::Remedy;
 use crate::{Error, Result};
 
 /// The oldest driver that has every function the engine calls: CUDA 11.4.
@@ -89,26 +90,27 @@ pub fn driver_is_installed() -> bool {
 /// [`Error::Device`] if there is no usable driver, with the reason and what to do.
 pub fn count() -> Result<usize> {
     if !driver_is_installed() {
-        return Err(Error::Device(
-            "no NVIDIA driver: libcuda.so.1 was not found; install the driver or use --device cpu".into(),
-        ));
+        let reason = "no NVIDIA driver: libcuda.so.1 was not found; install the driver";
+        return Err(Error::Device(reason.into()).or(Remedy::Cpu));
     }
     result::init().map_err(|e| match e.0 {
         sys::CUresult::CUDA_ERROR_NO_DEVICE => no_device(),
         _ => Error::Device(format!(
-            "the NVIDIA driver does not start ({}); nvidia-smi may say more, --device cpu works",
+            "the NVIDIA driver does not start ({}); nvidia-smi may say more",
             name(e)
-        )),
+        ))
+        .or(Remedy::Cpu),
     })?;
     let version = driver_version()
         .map_err(|e| Error::Device(format!("the NVIDIA driver does not say its version ({})", name(e))))?;
     if version < OLDEST_DRIVER {
         let dotted = |v: i32| format!("{}.{}", v / 1000, v % 1000 / 10);
         return Err(Error::Device(format!(
-            "the NVIDIA driver is too old: it is for CUDA {}, qcs needs {}; update it or use --device cpu",
+            "the NVIDIA driver is too old: it is for CUDA {}, qcs needs {}; update it",
             dotted(version),
             dotted(OLDEST_DRIVER)
-        )));
+        ))
+        .or(Remedy::Cpu));
     }
     match result::device::get_count() {
         Ok(n) if n > 0 => Ok(n as usize),
@@ -125,7 +127,7 @@ fn driver_version() -> Result<i32, DriverError> {
 }
 
 fn no_device() -> Error {
-    Error::Device("no NVIDIA GPU is visible (CUDA_VISIBLE_DEVICES may hide it); use --device cpu".into())
+    Error::Device("no NVIDIA GPU is visible (CUDA_VISIBLE_DEVICES may hide it)".into()).or(Remedy::Cpu)
 }
 
 impl Device {
@@ -138,7 +140,7 @@ impl Device {
         if ordinal >= count {
             let plural = if count == 1 { "" } else { "s" };
             return Err(Error::Device(format!(
-                "--device cuda:{ordinal}: there is only {count} GPU{plural}, counted from 0"
+                "cuda:{ordinal}: there is only {count} GPU{plural}, counted from 0"
             )));
         }
         let failed = |what: &'static str| move |e| Error::Device(format!("cuda:{ordinal}: cannot {what}: {}", name(e)));
@@ -146,11 +148,12 @@ impl Device {
         let properties = Properties::of(raw).map_err(failed("be asked what it is"))?;
         if properties.capability < 70 {
             return Err(Error::Device(format!(
-                "cuda:{ordinal}, {}: compute capability {}.{} is too old, the kernels need 7.0 (V100); use --device cpu",
+                "cuda:{ordinal}, {}: compute capability {}.{} is too old, the kernels need 7.0 (V100)",
                 properties.name,
                 properties.capability / 10,
                 properties.capability % 10
-            )));
+            ))
+            .or(Remedy::Cpu));
         }
         let ptx = Image::ptx(properties.capability);
         // SAFETY: a device of this process; the context is released when the value is dropped.
@@ -222,18 +225,16 @@ impl Device {
     /// "cuda:0: cannot …" and why.
     pub fn failed(&self, what: &str, error: DriverError) -> Error {
         let at = format!("cuda:{}", self.ordinal);
-        Error::Device(match error.0 {
+        match error.0 {
             sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
             | sys::CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
             | sys::CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
             | sys::CUresult::CUDA_ERROR_LAUNCH_FAILED
-            | sys::CUresult::CUDA_ERROR_LAUNCH_TIMEOUT => format!(
-                "{at}: a kernel failed ({}); `qcs check --device {at}` finds out which, --resume goes on from the last \
-                 checkpoint",
-                name(error)
-            ),
-            _ => format!("{at}: cannot {what}: {}", name(error)),
-        })
+            | sys::CUresult::CUDA_ERROR_LAUNCH_TIMEOUT => {
+                Error::Device(format!("{at}: a kernel failed ({})", name(error))).or(Remedy::CheckGpu(self.ordinal))
+            }
+            _ => Error::Device(format!("{at}: cannot {what}: {}", name(error))),
+        }
     }
 
     /// Free and total memory, in bytes.
@@ -248,13 +249,13 @@ impl Device {
         let gib = |bytes: usize| bytes as f64 / f64::from(1 << 30);
         let full = || {
             Error::Device(format!(
-                "cuda:{}: a batch needs {:.2} GiB ({bytes} bytes), but {:.2} of {:.2} GiB are free: take a smaller \
-                 --batch, or --batch auto",
+                "cuda:{}: a batch needs {:.2} GiB ({bytes} bytes), but {:.2} of {:.2} GiB are free",
                 self.ordinal,
                 gib(bytes),
                 gib(free),
                 gib(total)
             ))
+            .or(Remedy::SmallerBatch)
         };
         if bytes > free {
             return Err(full());

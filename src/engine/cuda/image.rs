@@ -144,8 +144,7 @@ pub fn explained(refusals: &[Refusal], device: &Device) -> String {
     for refusal in refusals {
         let what_to_do = match refusal.error.0 {
             sys::CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND => {
-                "the driver's PTX compiler, libnvidia-ptxjitcompiler.so.1, is not installed; --device cpu works"
-                    .to_owned()
+                "the driver's PTX compiler, libnvidia-ptxjitcompiler.so.1, is not installed; the CPU works".to_owned()
             }
             sys::CUresult::CUDA_ERROR_JIT_COMPILATION_DISABLED => "unset CUDA_DISABLE_PTX_JIT".to_owned(),
             _ if refusal.log.is_empty() => "the compiler says no more".to_owned(),

@@ -32,6 +32,7 @@ use qcs_kernels::likelihood::ep_moments::partial_sums;
 use qcs_kernels::network::conv::winograd::SCRATCH_BYTES;
 
 use super::{Constants, Engine, Precision, Products, Session};
+use crate::error::Remedy;
 use crate::plan::{
     Activation, Contents, Conv, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, Program, SamplerOp, Target,
 };
@@ -47,7 +48,7 @@ use solver::{Factorisation, Solver};
 /// fastest in fp16; what that does to the PSNR is in `docs/performance.md`.
 pub const DEFAULT_PRECISION: Precision = Precision::Fp16;
 
-/// U of so many rows is large: cuBLAS multiplies by it, where there is one. Below, launching is what takes time.
+/// From this many rows on, cuBLAS multiplies by U if it is there. Below, launching takes longer than multiplying.
 const LARGE: usize = 512;
 
 /// What a session leaves free: graphs, the libraries' kernels, which are loaded when they are first used, and whoever else
@@ -82,9 +83,10 @@ impl CudaEngine {
         let precision = precision.unwrap_or(DEFAULT_PRECISION);
         if precision == Precision::Tf32 && device.properties.capability < 80 {
             return Err(Error::Device(format!(
-                "cuda:{ordinal}, {}: TF32 needs compute capability 8.0 (A100); use --precision fp16 or fp32",
+                "cuda:{ordinal}, {}: TF32 needs compute capability 8.0 (A100)",
                 device.properties.name
-            )));
+            ))
+            .or(Remedy::OtherPrecision));
         }
         Ok(Self {
             blas: OnceCell::new(),
@@ -133,7 +135,7 @@ impl CudaEngine {
         }
     }
 
-    /// Whether cuBLAS is to multiply by a U of so many rows, should there be one.
+    /// Whether cuBLAS, if there is one, should multiply by a U of this many rows.
     fn wants_blas(&self, rows: usize) -> bool {
         match self.products {
             Products::Auto => rows >= LARGE,
@@ -285,11 +287,11 @@ impl Engine for CudaEngine {
     fn session<'a>(&'a mut self, plan: &'a Plan, constants: Constants<'a>) -> Result<Box<dyn Session + 'a>> {
         if !self.can_index(plan) {
             return Err(Error::Device(format!(
-                "cuda:{}: a batch of {} is more than the kernels can index, 4 GiB of a layer's input: take a smaller --batch, \
-                 or --batch auto",
+                "cuda:{}: a batch of {} is more than the kernels can index, 4 GiB of a layer's input",
                 self.device.ordinal(),
                 plan.batch
-            )));
+            ))
+            .or(Remedy::SmallerBatch));
         }
         let programs = [Program::Start, Program::Step, Program::Finish].map(|program| plan.program(program));
         if programs.concat().iter().any(|one| one.op.name() == "call_out") {

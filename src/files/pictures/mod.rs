@@ -45,7 +45,8 @@ pub(super) fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
                 .iter()
                 .any(|known| extension.eq_ignore_ascii_case(known))
         });
-        if is_picture && !hidden {
+        // A pipe of that name would be waited for.
+        if is_picture && !hidden && path.is_file() {
             paths.push(path);
         }
     }

@@ -1,5 +1,5 @@
-//! Annealed Langevin dynamics (Algorithm 1 of the paper), with momentum where asked for. QCS-SGM and QCS-SGM+ differ in
-//! their likelihood alone.
+//! Annealed Langevin dynamics (Algorithm 1 of the paper), with momentum if the settings ask for it. QCS-SGM and QCS-SGM+
+//! differ in their likelihood alone.
 
 mod options;
 mod plan;

@@ -158,7 +158,7 @@ impl Options for QcsSgmPlus {
     }
 
     fn over(self, mut below: Self) -> Self {
-        // Of two ways to say a thing the upper one counts.
+        // Where a setting is given in two ways, the one from above counts.
         if self.sigmas.is_some() {
             (below.sigma_begin, below.sigma_end, below.levels) = (None, None, None);
         }
@@ -178,7 +178,7 @@ impl Options for QcsSgmPlus {
 }
 
 impl QcsSgmPlus {
-    /// What holds if nobody says otherwise.
+    /// The defaults.
     fn base() -> Self {
         Self {
             steps_per_level: Some(3),
@@ -233,7 +233,7 @@ impl QcsSgmPlus {
         Self::geometric(meant(schedule.begin()), meant(schedule.end()), schedule.len())
     }
 
-    /// The settings before anybody asks for others, of the method with this key: see [`Method::advised`](super::super::Method::advised).
+    /// The settings of the method with this key where the user gives none: see [`Method::advised`](super::super::Method::advised).
     ///
     /// # Errors
     /// [`Error::BadFile`] if the model's advice cannot be used.

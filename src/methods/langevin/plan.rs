@@ -36,6 +36,7 @@ pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, t
     network.push(&mut plan, x, level, prior);
     let likelihood = given.problem.map(|problem| {
         let likelihood = settings.likelihood.push(&mut plan, problem, x, level, carried);
+        // (27), or a constant.
         let gamma = plan.temporary(Contents::F64(1));
         plan.push(SamplerOp::Gamma {
             prior,
@@ -45,6 +46,7 @@ pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, t
         });
         (likelihood, gamma)
     });
+    // (3) with the posterior score of (4), as Algorithm 1 has it: the likelihood score counts gamma times.
     plan.push(SamplerOp::Langevin {
         x,
         prior,

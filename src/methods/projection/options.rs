@@ -25,7 +25,7 @@ options! {
         /// Size of BIPG's gradient step, for an A with entries of variance 1/M [default: 1.25]
         pub gradient_step: f64 = "STEP",
         /// The norm that OneShot gives its back-projection: of the training images (estimated), or that of the true image, which
-        /// its authors' program takes and nobody knows (true) [default: estimated]
+        /// its authors' program takes although no sensor knows it (true) [default: estimated]
         pub norm: NormRule = "RULE",
     }
 }
@@ -55,7 +55,7 @@ impl Options for Projection {
 }
 
 impl Projection {
-    /// What holds if nobody says otherwise.
+    /// The defaults.
     pub(super) fn base() -> Self {
         Self {
             generator: Some(Generator::SHIPPED.to_owned()),

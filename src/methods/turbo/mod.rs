@@ -19,6 +19,7 @@ pub use options::{Turbo, TurboSettings};
 use super::{
     Algorithm, BatchPlan, Divergence, Estimate, Given, Kind, Left, MethodOptions, Options, Pass, Preset, Samples,
 };
+use crate::error::Remedy;
 use crate::plan::{Step, Target};
 use crate::prior::{Denoiser, Prior};
 use crate::problem::Problem;
@@ -39,14 +40,14 @@ impl MethodOptions for Turbo {
     }
 }
 
-/// The problem and the denoiser, where both are there.
+/// The problem and the denoiser, or an error that names the one that is missing.
 fn needed<'a>(given: Given<'a>) -> Result<(&'a Problem, &'a Denoiser)> {
     let problem = given
         .problem
         .ok_or_else(|| Error::usage("turbo reconstructs measured images: without a problem there is nothing to do"))?;
     let denoiser = given.prior.denoiser().ok_or_else(|| {
-        let reason = "turbo needs the prior's denoising errors, which the file does not hold: measure them with `qcs calibrate --model FILE --images DATA`";
-        Error::bad_file(&given.prior.source, reason)
+        let reason = "turbo needs the prior's denoising errors, which the file does not hold";
+        Error::bad_file(&given.prior.source, reason).or(Remedy::Calibrate)
     })?;
     Ok((problem, denoiser))
 }
@@ -157,7 +158,7 @@ impl Pass for Draws<'_> {
     }
 }
 
-/// Steps of which each is a stage: what they compute with lies in the states.
+/// Steps that are each a stage of their own. They carry no numbers: what a step computes with lies in its state.
 fn numbered(count: u32) -> Vec<Step> {
     let step = |index| Step {
         index,

@@ -38,7 +38,7 @@ impl Options for Turbo {
 }
 
 impl Turbo {
-    /// What holds if nobody says otherwise.
+    /// The defaults.
     pub fn base() -> Self {
         Self {
             evaluations: Some(30),

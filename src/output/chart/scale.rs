@@ -28,7 +28,7 @@ pub(super) struct Tick {
 
 /// From this ratio on, positive values are drawn on a logarithmic axis.
 const WIDE: f64 = 50.0;
-/// Up to so many different values are each written.
+/// Up to this many different values, each gets a label.
 const MOST_TICKS: usize = 10;
 
 impl Scale {

@@ -6,7 +6,7 @@ use crate::plan::{Plan, TensorId};
 /// The factor of the likelihood score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GammaRule {
-    /// gamma = xi·‖prior score‖/‖likelihood score‖, per state and step; bounded where the measurements are satisfied
+    /// gamma = xi·‖prior score‖/‖likelihood score‖ (27), per state and step; bounded where the measurements are satisfied
     Adaptive { xi: f64 },
     /// The same factor throughout
     Constant { gamma: f64 },

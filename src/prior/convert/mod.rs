@@ -84,7 +84,7 @@ impl std::fmt::Display for Converted {
         )?;
         match self.image_size {
             Some(size) => write!(f, "; images {size}×{size}")?,
-            None => f.write_str("; image size unknown: give --image-size here, or --shape whenever it is used")?,
+            None => f.write_str("; image size unknown: say it here, or the shape whenever it is used")?,
         }
         match &self.schedule {
             Some(levels) => write!(

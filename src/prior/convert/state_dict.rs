@@ -64,7 +64,7 @@ pub(super) fn choose<'a>(pickle: &Pickle<'a>, raw: bool) -> Result<Chosen<'a>, S
         (Some(model), _) => (model, Weights::Raw),
         (None, Some(ema)) => {
             let entry = entry_name(ema.key);
-            return Err(format!("holds averaged weights only ({entry}): convert without --raw"));
+            return Err(format!("holds averaged weights only ({entry}), not the raw ones"));
         }
         (None, None) => {
             return Err(format!("holds no weights of NCSNv2: its root is {}", outline(pickle)));

@@ -5,9 +5,10 @@ mod figures;
 mod page;
 mod pictures;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::Collected;
+use super::mark::Mark;
 use crate::output::report::write_text;
 use crate::{Error, Result};
 
@@ -23,35 +24,29 @@ impl Collected {
     pub fn write(&self) -> Result<()> {
         let figures = self.out.join("figures");
         std::fs::create_dir_all(&figures).map_err(|e| Error::io(&figures, "create", e))?;
-        remove_pictures(&figures)?;
+        let mark = Mark::of(&self.out);
+        mark.remove_files()?;
         let sections = (0..self.sweep.grids.len())
             .map(|grid| self.section(grid))
             .collect::<Result<Vec<_>>>()?;
+        let mut written = Vec::new();
         for section in &sections {
             for figure in section.figures.iter().chain(&section.calibration) {
                 for (name, chart) in figure.charts() {
                     write_text(&figures.join(format!("{name}.svg")), &chart.svg())?;
                     chart.write_png(&figures.join(format!("{name}.png")))?;
+                    written.extend([format!("figures/{name}.svg"), format!("figures/{name}.png")]);
                 }
             }
             for picture in &section.pictures {
                 picture.write(&figures)?;
+                written.push(format!("figures/{}.png", picture.name));
             }
         }
+        mark.write(&written)?;
         self.write_points_csv(&self.out.join("points.csv"))?;
         self.write_images_csv(&self.out.join("images.csv"))?;
         write_text(&self.out.join("sweep.toml"), &self.sweep.to_toml())?;
         write_text(&self.html(), &self.page(&sections, &figures)?)
     }
-}
-
-/// Figures of an earlier report, which may have had other ones.
-fn remove_pictures(folder: &Path) -> Result<()> {
-    let entries = std::fs::read_dir(folder).map_err(|e| Error::io(folder, "read", e))?;
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        if path.extension().is_some_and(|e| e == "svg" || e == "png") {
-            std::fs::remove_file(&path).map_err(|e| Error::io(&path, "remove", e))?;
-        }
-    }
-    Ok(())
 }

@@ -203,7 +203,8 @@ impl Collected {
             "<p>{version}, on {}. The same again, point by point and bit by bit:</p>",
             escaped(&self.device)
         );
-        *page += "<pre>qcs sweep sweep.toml --out FOLDER</pre>\n<p>with <code>sweep.toml</code>, which lies beside this report:</p>\n";
+        *page +=
+            "<pre>qcs sweep sweep.toml</pre>\n<p>with <code>sweep.toml</code>, which lies beside this report:</p>\n";
         let _ = writeln!(page, "<pre>{}</pre>", escaped(self.sweep.to_toml().trim()));
         *page += "<p>The numbers: <code>points.csv</code> (means), <code>images.csv</code> (every image); the figures as SVG and \
                   PNG in <code>figures/</code>; every point's own <code>config.toml</code> in <code>points/</code>.</p>\n";

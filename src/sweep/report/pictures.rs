@@ -129,7 +129,7 @@ impl Collected {
 
 /// The first images of a point; `None` if they are neither grey nor RGB, or are not to be shown.
 fn shown(title: &str, row: &Row) -> Result<Option<Shown>> {
-    // The sweep's word, and not that of a run that may have been there before.
+    // The sweep decides, not a run that may have been there before.
     if row.point.shown("pictures") == "none" {
         return Ok(None);
     }

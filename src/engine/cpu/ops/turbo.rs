@@ -81,8 +81,8 @@ impl CpuSession<'_> {
                 let (output, filter) = (at.write(output), at.write::<f64>(filter));
                 for state in 0..states {
                     let (input, output) = (part(input, states, state), part_mut(output, states, state));
-                    let (nu, tau_g) = (level[state], tau_g[state]);
-                    let of = turbo_filter(eigenvalues, sigma2, nu, pixels, input, tau_g, output);
+                    let (level, tau_g) = (level[state], tau_g[state]);
+                    let of = turbo_filter(eigenvalues, sigma2, level, pixels, input, tau_g, output);
                     filter[3 * state..3 * state + 3].copy_from_slice(&of);
                 }
             }
