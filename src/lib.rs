@@ -51,5 +51,5 @@ pub use images::{ImageShape, Images};
 pub use methods::{Method, Projection, QcsSgm, QcsSgmPlus, Turbo};
 pub use pool::use_threads;
 pub use prior::Prior;
-pub use problem::{Cells, Matrix, Problem, Quantiser};
+pub use problem::{Cells, Matrix, Operator, Problem, Quantiser};
 pub use reconstruct::{Job, Next, Observer, Progress, Reconstruction, reconstruct, sample};

@@ -9,6 +9,7 @@ use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Constants, Engine, State};
 use qcs::methods::{Given, METHODS, Method, Preset};
 use qcs::plan::{Program, Step};
+use qcs::problem::{Ensemble, Measurements, Sensing, Structure};
 
 struct Counting;
 
@@ -31,8 +32,16 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_step_of_any_method_allocates_nothing() {
-    let (prior, problem) = (small::prior(), small::problem());
-    for kind in METHODS {
+    let prior = small::prior();
+    let half = Some(Measurements::Share(0.5));
+    let without_a_matrix = [
+        Structure::Hadamard,
+        Structure::Separable(Ensemble::IllConditioned { kappa: 10.0 }),
+        Structure::Blocks(4),
+    ]
+    .map(|kind| small::problem_by(Sensing::Given(kind.draw(small::IMAGE, half, 1).unwrap())));
+    let problems = without_a_matrix.into_iter().chain([small::problem()]);
+    for (problem, kind) in problems.flat_map(|problem| METHODS.map(|kind| (problem.clone(), kind))) {
         let preset = Preset::find("mnist").unwrap();
         let method = Method::advised(kind, &prior, Some(preset), false).unwrap();
         let method = method.algorithm().unwrap();

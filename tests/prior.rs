@@ -113,7 +113,7 @@ fn a_unet_is_known_by_its_metadata_or_its_tensors() {
     assert_eq!(read.image(), ImageShape::new(1, 8, 16));
     let message = refusal(&named("transformer"));
     assert!(
-        message.contains("\"transformer\"") && message.contains("unet, ncsnv2"),
+        message.contains("\"transformer\"") && message.contains("units, unet, ncsnv2"),
         "{message}"
     );
     // What the file says counts, not what its tensors look like.

@@ -45,6 +45,7 @@ fn simulate(ensemble: Ensemble, bits: u8, sigma: f64) -> Problem {
         step: None,
         sigma,
         mean_square: 0.3,
+        dither: false,
         seed: u64::MAX - 1,
     };
     Problem::simulate(Images::new(SHAPE, pixels), Sensing::Drawn { ensemble, m: 5 }, &settings).unwrap()
@@ -187,7 +188,9 @@ fn a_file_of_another_program_is_read() {
     let problem = Folder::new().read(&Draft::good().bytes()).unwrap();
     assert_eq!(
         problem.a(),
-        &Matrix::from_f64(2, 3, vec![1.0, 2.0, 2.0, 2.0, 0.0, 1.0]).unwrap()
+        &Matrix::from_f64(2, 3, vec![1.0, 2.0, 2.0, 2.0, 0.0, 1.0])
+            .unwrap()
+            .into()
     );
     assert_eq!(
         problem.cells().image(1),
@@ -409,7 +412,7 @@ fn no_single_corrupt_byte_does_harm() {
                 Ok(problem) => {
                     let (lower, upper) = (problem.cells().lower(), problem.cells().upper());
                     assert!(lower.iter().zip(upper).all(|(lo, up)| lo < up));
-                    assert!(problem.a().to_f64().iter().all(|a| a.is_finite()));
+                    assert!(problem.a().matrix().unwrap().to_f64().iter().all(|a| a.is_finite()));
                     assert!(problem.sigma() >= 0.0 && problem.sigma2_floored() > 0.0);
                     assert!(problem.spectrum().is_ok());
                 }
@@ -445,6 +448,7 @@ fn the_record_of_a_users_matrix_has_a_seed_and_no_ensemble() {
         step: None,
         sigma: 0.1,
         mean_square: 0.3,
+        dither: false,
         seed: 9,
     };
     let images = Images::new(SHAPE, vec![0.5; SHAPE.len()]);

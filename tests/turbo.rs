@@ -11,7 +11,7 @@ use qcs::files::npy;
 use qcs::methods::turbo::TurboSettings;
 use qcs::methods::{Given, Method, Samples, TURBO, Turbo};
 use qcs::prior::Prior;
-use qcs::problem::Problem;
+use qcs::problem::{Measurements, Problem};
 use qcs::reconstruct::{Checkpoint, Driver, Outcome, Unobserved};
 use qcs::run::MeasureConfig;
 use qcs::{ImageShape, Images};
@@ -83,7 +83,7 @@ fn estimates_are_those_of_the_reference_in_float64_within_1e_3() {
         count: Some(3),
         matrix: Some("ill-conditioned".to_owned()),
         kappa: Some(1000.0),
-        measurements: Some(150),
+        measurements: Some(Measurements::Count(150)),
         ..MeasureConfig::default()
     };
     // The reference is of NCSNv2.

@@ -11,6 +11,7 @@ pub fn problem(image: ImageShape, m: usize, batch: usize) -> qcs::Result<Problem
         bits: 1,
         step: None,
         mean_square: 0.25,
+        dither: false,
         seed: 0,
     };
     let sensing = Sensing::Drawn {

@@ -2,7 +2,7 @@
 //!
 //! Mathematics of both:
 //! - [`float`]: the two operations `core` lacks, fused multiply-add and square root;
-//! - [`special`]: `exp` and the tail integrals of the normal distribution;
+//! - [`special`]: `exp`, `ln`, sine and cosine, and the tail integrals of the normal distribution;
 //! - [`truncated_normal`]: mean and variance of a normal variable known to lie in a cell, EP's only special function;
 //! - [`philox`]: the counter-based random numbers behind noise, start values, matrices and measurements.
 //!

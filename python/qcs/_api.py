@@ -44,14 +44,17 @@ def measure(
     kappa: float | None = None,
     rho: float | None = None,
     mean_square: float | None = None,
+    dither: bool | None = None,
     seed: int = 0,
 ) -> Problem:
     """Simulated measurements y = Q(Ax + n) of images.
 
     x: ``[B, C, H, W]``, ``[C, H, W]`` or ``[H, W]``, floats in [0, 1]; kept as the truth.
     A: a matrix ``[M, N]``, SciPy's or PyLops' operator, a file with a matrix, or a law to draw it from: ``gaussian``, ``row-orthogonal``, ``ill-conditioned``
-    (with ``kappa``), ``correlated`` (with ``rho``).
-    measurements: M of a drawn A; for images of MNIST's, CIFAR-10's and CelebA's shapes the paper's, if absent.
+    (with ``kappa``), ``correlated`` (with ``rho``); or an operator without a matrix, for large images: ``hadamard``, ``dct``,
+    ``hartley``, ``separable``, ``mask``, ``blur:PIXELS``, ``shrink:K``, ``blocks:SIDE``.
+    measurements: M of a drawn A, a number or a share like ``"50%"``; for images of MNIST's, CIFAR-10's and CelebA's shapes the
+    paper's, if absent. dither: for one bit, known thresholds that are drawn too, so that signs tell the contrast.
     bits, step: the quantizer; without a step the best one for Gaussian values of this variance, for which E[x²] of such
     images, ``mean_square``, must be known.
     sigma: standard deviation of the noise before quantization. seed: of A and of the noise.
@@ -63,8 +66,10 @@ def measure(
     images = _arrays.in_range(_arrays.images(x))
     seed = seed_of(seed)
     if not isinstance(A, (str, os.PathLike)):
-        if measurements is not None or kappa is not None or rho is not None:
-            raise UsageError("measurements, kappa and rho are of an A that is drawn: this one is given")
+        if isinstance(A, Operator):
+            raise UsageError(f"measure draws A itself: write A={A.name!r}, with the measurements and the seed of yours")
+        if any(value is not None for value in (measurements, kappa, rho, dither)):
+            raise UsageError("measurements, kappa, rho and dither are of an A that is drawn: this one is given")
         if not 0 < bits < 256:
             raise UsageError(f"bits must be 1 to 8, not {bits}")
         matrix = as_matrix(A) if is_linear_operator(A) else _arrays.matrix(A)
@@ -78,6 +83,7 @@ def measure(
         "kappa": kappa,
         "rho": rho,
         "mean_square": mean_square,
+        "dither": dither,
         "seed": seed,
     }
     return Problem(_qcs.Problem.measure(images, texts(settings)))

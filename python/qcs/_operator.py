@@ -18,7 +18,8 @@ class Operator:
     """A linear operator by name, drawn by a seed: the same that ``qcs.measure`` and the command draw.
 
     name: a law of matrices (``gaussian``, ``row-orthogonal``, ``ill-conditioned`` with ``kappa``, ``correlated`` with ``rho``) or
-    what else the command's ``--matrix`` knows. shape: C, H, W of the images. measurements: M.
+    an operator without a matrix: ``hadamard``, ``dct``, ``hartley``, ``separable``, ``mask``, ``blur:PIXELS``, ``shrink:K``,
+    ``blocks:SIDE``. shape: C, H, W of the images. measurements: M, or a share of the pixels like ``"50%"``.
 
     >>> A = Operator("row-orthogonal", shape=(1, 28, 28), measurements=100, seed=3)
     >>> A

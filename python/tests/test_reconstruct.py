@@ -140,6 +140,19 @@ def test_an_operator_by_name_is_the_one_that_measure_draws(digits):
     assert again.mean.tobytes() == qcs.reconstruct(problem, **settings).mean.tobytes()
 
 
+@pytest.mark.parametrize("name", ["hadamard", "dct", "mask", "blur:1", "shrink:2"])
+def test_operators_without_a_matrix_multiply_and_reconstruct(name, digits):
+    measurements = None if ":" in name else "50%"
+    a = qcs.Operator(name, shape=(1, 28, 28), measurements=measurements, seed=2)
+    rng = np.random.default_rng(0)
+    x, z = rng.random((1, 1, 28, 28), dtype=np.float32), rng.normal(size=(1, a.m))
+    assert np.isclose((a.forward(x) * z).sum(), (x.ravel() * a.adjoint(z)).sum())
+    q = qcs.Quantizer(4, 0.1)
+    y = q(a.forward(digits[:1]) + 0.02 * rng.normal(size=(1, a.m)))
+    result = qcs.reconstruct(y, a, 0.02, quantizer=q, truth=digits[:1])
+    assert result.psnr > 18, result
+
+
 def test_scipys_kind_of_operator_is_its_matrix(signs):
     a, y, _ = signs
 

@@ -1,4 +1,4 @@
-//! `qcs convert`: a PyTorch checkpoint of NCSNv2 into the safetensors file the other commands read.
+//! `qcs convert`: a published network into the safetensors file the other commands read.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,20 @@ use qcs::prior::convert::{self, ConvertOptions};
 
 use super::{Global, target};
 
-/// Convert an NCSNv2 checkpoint of PyTorch (.pth, .pt) to safetensors
+/// Convert a published network (a checkpoint of PyTorch, a diffusers folder) to safetensors
 #[derive(Args)]
 #[command(
-    long_about = "Converts an NCSNv2 checkpoint that torch.save wrote, in either of its formats, to the safetensors file \
-                  that --model takes. Nothing in the checkpoint is executed. The moving average (EMA) of the weights is \
-                  taken where there is one.",
+    long_about = "Converts a network as its authors published it to the safetensors file that --model takes: a checkpoint that \
+                  torch.save wrote, in either of its formats (NCSNv2, DDIM, ADM, EDM, DRUNet), or a folder of diffusers' \
+                  UNet2DModel. Nothing in a checkpoint is executed. The moving average (EMA) of the weights is taken where \
+                  there is one.",
     after_help = "Examples:
   qcs convert checkpoint_300000.pth -o cifar10.safetensors
-  qcs convert checkpoint.pth -o faces.safetensors --image-size 64 --f16"
+  qcs convert checkpoint.pth -o faces.safetensors --image-size 64 --f16
+  qcs convert ddpm-cifar10-32 -o ddpm-cifar10.safetensors"
 )]
 pub struct ConvertArgs {
-    /// Checkpoint: a list [model, optimiser, epoch, step, EMA], a dict with such entries, or a bare state dict
+    /// Checkpoint (a list [model, optimiser, epoch, step, EMA], a dict with such entries, or a bare state dict), or folder
     #[arg(value_name = "CHECKPOINT")]
     checkpoint: PathBuf,
     /// File to write (.safetensors)
@@ -47,6 +49,18 @@ pub fn convert(args: &ConvertArgs, global: &Global) -> Result<()> {
         f16: args.f16,
         image_size: args.image_size,
     };
+    if let Some(prior) = convert::convert_published(&args.checkpoint, &args.out, &options)? {
+        global.note(&format!(
+            "{}: {}, images {}, {} weights",
+            args.out.display(),
+            prior.network().describe(),
+            prior.image(),
+            prior.parameter_count()
+        ));
+        let inferred = prior.metadata.iter().filter(|(key, _)| key.starts_with("inferred."));
+        inferred.for_each(|(_, note)| global.note(&format!("note: {note}")));
+        return Ok(());
+    }
     let converted = convert::convert(&args.checkpoint, &args.out, &options)?;
     global.note(&format!("{}: {converted}", args.out.display()));
     Ok(())

@@ -19,7 +19,7 @@ pub const MOST_SEED: i64 = i64::MAX;
 /// Which score network.
 #[derive(Args, Clone, Debug)]
 pub struct ModelFlags {
-    /// Weights of a score network (.safetensors); the shipped MNIST prior if left out
+    /// Weights of a score network (.safetensors), or a published file or folder as it is; the shipped MNIST prior if left out
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
     /// Image shape C,H,W, for a model file that does not say it
@@ -55,7 +55,11 @@ impl ModelFlags {
             Some(model) if model.as_os_str() != Prior::SHIPPED => model,
             _ => return Ok((Prior::SHIPPED.to_owned(), load_prior(Prior::SHIPPED, self.shape)?)),
         };
-        let is_silent = || safetensors::read(name, |file| Ok(file.text("image_size").is_none()));
+        // A published folder or checkpoint has other ways to say it, or none.
+        let is_silent = || match is_problem(name) && !name.is_dir() {
+            true => safetensors::read(name, |file| Ok(file.text("image_size").is_none())),
+            false => Ok(Prior::open(name, None).is_err()),
+        };
         let shape = match (self.shape, images) {
             (None, Some(images)) if is_silent()? => Some(images),
             (shape, _) => shape,

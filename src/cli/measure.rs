@@ -15,9 +15,10 @@ use super::{Global, target, terminal};
 /// Measure images: y = Q(Ax + n)
 #[derive(Args)]
 #[command(
-    long_about = "Measures images with a random or a given matrix, adds noise, quantises, and writes a problem file: A, \
-                  the cell of every measurement, the noise level, and the images as truth.",
+    long_about = "Measures images with a random or a given matrix, or with an operator that needs none, adds noise, quantises, \
+                  and writes a problem file: A, the cell of every measurement, the noise level, and the images as truth.",
     after_help = "Examples:
+  qcs measure photo.jpg -o p.safetensors --matrix hadamard -m 50% --bits 2 --sigma 0.02
   qcs measure t10k-images-idx3-ubyte.gz -o p.safetensors --first 100 --count 10
   qcs measure faces/ -o p.safetensors --preset celeba --bits 3 --matrix correlated --rho 0.4
   qcs measure digits.npy -o p.safetensors --matrix A.npy --sigma 0.01 --bits 2 --step 0.8"
@@ -53,6 +54,7 @@ struct Done {
     file: String,
     images: usize,
     shape: String,
+    operator: String,
     measurements: usize,
     sigma: f64,
     bits: u8,
@@ -79,6 +81,7 @@ pub fn measure(args: &MeasureArgs, global: &Global) -> Result<()> {
         file: args.out.display().to_string(),
         images: problem.cells().count(),
         shape,
+        operator: problem.a().describe(),
         measurements: problem.a().rows(),
         sigma: problem.sigma(),
         bits: config.bits.unwrap_or(1),
@@ -102,5 +105,8 @@ pub fn measure(args: &MeasureArgs, global: &Global) -> Result<()> {
         done.file,
         shown(*sigma)
     ));
+    if problem.a().matrix().is_none() {
+        global.note(&done.operator);
+    }
     Ok(())
 }

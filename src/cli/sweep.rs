@@ -156,8 +156,11 @@ pub fn sweep(args: &SweepArgs, global: &Global) -> Result<()> {
     let how = if args.dry_run { "cannot run" } else { "failed" };
     match failures.len() {
         0 => Ok(()),
-        1 => Err(Error::Failed(format!("one {how}: {}", failures[0]))),
-        n => Err(Error::Failed(format!("{n} {how}, the first of them: {}", failures[0]))),
+        1 => Err(Error::Failed(format!("one point {how}: {}", failures[0]))),
+        n => Err(Error::Failed(format!(
+            "{n} points {how}, the first of them: {}",
+            failures[0]
+        ))),
     }
 }
 

@@ -23,6 +23,7 @@ pub use atomic::{AtomicFile, Claim, is_temporary, remove_leftovers, write_atomic
 pub use images::{LoadOptions, ValueRange, load_images};
 pub use npy::{NpyArray, NpyData};
 pub use npz::split_name;
+pub use pictures::in_folder as pictures_in;
 
 /// Deflate cannot expand its input by more than this, so a greater claim is a lie.
 pub(crate) const MAX_INFLATION: u64 = 1032;

@@ -122,6 +122,35 @@ impl<'a> TensorFile<'a> {
         }
     }
 
+    /// The vector `name` of small numbers, exact in f32: integers of one byte, f32 or f64.
+    pub fn small(&self, name: &str) -> Result<Vec<f32>> {
+        let tensor = self.tensor(name)?;
+        let data = tensor.data();
+        match tensor.dtype() {
+            Dtype::I8 => Ok(data.iter().map(|&byte| f32::from(byte as i8)).collect()),
+            Dtype::F32 => from_bytes(data, f32::from_le_bytes),
+            Dtype::F64 => from_bytes(data, |bytes| f64::from_le_bytes(bytes) as f32),
+            other => Err(wrong_type(name, other, "I8, F32 or F64")),
+        }
+    }
+
+    /// The vector `name` of indices: integers of four or eight bytes, not negative, below 2³² − 1.
+    pub fn indices(&self, name: &str) -> Result<Vec<u32>> {
+        let tensor = self.tensor(name)?;
+        let data = tensor.data();
+        let wide: Vec<i64> = match tensor.dtype() {
+            Dtype::U32 => from_bytes(data, |bytes| i64::from(u32::from_le_bytes(bytes)))?,
+            Dtype::I32 => from_bytes(data, |bytes| i64::from(i32::from_le_bytes(bytes)))?,
+            Dtype::I64 | Dtype::U64 => from_bytes(data, i64::from_le_bytes)?,
+            other => return Err(wrong_type(name, other, "U32, I32 or I64")),
+        };
+        let narrow = |(at, value): (usize, i64)| {
+            let index = u32::try_from(value).ok().filter(|&index| index != u32::MAX);
+            index.ok_or_else(|| Error::usage(format!("tensor `{name}` has {value} at {at}: not an index")))
+        };
+        wide.into_iter().enumerate().map(narrow).collect()
+    }
+
     /// The bytes of the tensor `name`, whatever they mean.
     pub fn bytes(&self, name: &str) -> Result<&'a [u8]> {
         Ok(self.tensor(name)?.data())

@@ -12,7 +12,7 @@ pub use diag::Diag;
 pub use ep::Ep;
 pub use settled::SettledEp;
 
-use crate::plan::{Contents, LikelihoodOp, PlanBuilder, ProductOp, Sites, TensorId};
+use crate::plan::{Contents, LikelihoodOp, PlanBuilder, Sites, TensorId};
 use crate::problem::Problem;
 
 /// Appends `push` between products with Uᵀ and U: it is given the rotated `input` and what will be rotated to `output`, both
@@ -24,13 +24,13 @@ pub fn in_eigenbasis(
     output: TensorId,
     push: impl FnOnce(&mut PlanBuilder, TensorId, TensorId),
 ) {
-    if !problem.is_rotated() {
+    if !problem.rotates() {
         return push(plan, input, output);
     }
     let [rotated, result] = [(); 2].map(|()| plan.temporary(Contents::F64(problem.a().rows())));
-    plan.push(ProductOp::RotateIn { input, output: rotated });
+    problem.a().push_rotation(plan, input, rotated);
     push(plan, rotated, result);
-    plan.push(ProductOp::RotateOut { input: result, output });
+    problem.a().push_rotation_back(plan, result, output);
 }
 
 /// How the likelihood score is computed.
@@ -76,7 +76,7 @@ impl Likelihood {
     ) -> TensorId {
         let (m, n) = (problem.a().rows(), problem.a().cols());
         let z = plan.temporary(Contents::F64(m));
-        plan.push(ProductOp::Project { x, z });
+        problem.a().push(plan, x, z);
         let g = plan.temporary(Contents::F64(m));
         match self {
             Self::Ep(ep) => ep.push(plan, problem, level, z, g),
@@ -89,7 +89,7 @@ impl Likelihood {
         }
         // (23): the score with respect to x is Aᵀ·g.
         let score = plan.temporary(Contents::F32(n));
-        plan.push(ProductOp::BackProject { g, score });
+        problem.a().push_adjoint(plan, g, score);
         score
     }
 }

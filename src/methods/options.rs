@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::prior::Prior;
+use crate::problem::Measurements;
 use crate::{Error, Result};
 
 /// One setting, for code that reads it from a flag or a text.
@@ -121,6 +122,12 @@ impl Value for bool {
 
     fn parse(text: &str) -> Result<Self, String> {
         text.parse().map_err(|_| "true or false is needed".to_owned())
+    }
+}
+
+impl Value for Measurements {
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse()
     }
 }
 

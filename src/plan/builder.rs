@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use super::arena::{Fork, Lifetime, place};
 use super::{
-    Contents, Conv, Instruction, NetworkOp, Op, Param, ParamId, Plan, Prepared, Program, Target, Tensor, TensorId,
+    Contents, Conv, GroupNorm, Instruction, NetworkOp, Op, Param, ParamId, Plan, Prepared, Program, Target, Tensor,
+    TensorId,
 };
 
 /// Collects tensors, weights and ops; [`finish`](Self::finish) makes the [`Plan`].
@@ -167,7 +168,11 @@ impl PlanBuilder {
     /// Lets every convolution whose output goes into a norm leave the statistics that the target wants.
     fn fuse_statistics(&mut self, target: &dyn Target) {
         for at in 0..self.ops.len() {
-            let (program, Op::Network(NetworkOp::NormCoefficients { input, .. })) = self.ops[at] else {
+            let (
+                program,
+                Op::Network(NetworkOp::NormCoefficients { input, .. } | NetworkOp::GroupNorm(GroupNorm { input, .. })),
+            ) = self.ops[at]
+            else {
                 continue;
             };
             let writes = |(p, op): &(Program, Op)| *p == program && op.operands().writes.contains(&input);
@@ -184,7 +189,9 @@ impl PlanBuilder {
             let tensor = conv.statistics.unwrap_or_else(|| self.temporary(contents));
             for op in [writer, at] {
                 if let Op::Network(
-                    NetworkOp::Conv(Conv { statistics, .. }) | NetworkOp::NormCoefficients { statistics, .. },
+                    NetworkOp::Conv(Conv { statistics, .. })
+                    | NetworkOp::NormCoefficients { statistics, .. }
+                    | NetworkOp::GroupNorm(GroupNorm { statistics, .. }),
                 ) = &mut self.ops[op].1
                 {
                     *statistics = Some(tensor);

@@ -11,8 +11,8 @@ mod ops;
 pub use arena::Fork;
 pub use builder::PlanBuilder;
 pub use ops::{
-    Activation, Conv, Cost, EpStart, GammaRule, LikelihoodOp, NetworkOp, Op, Operands, Packing, Prepared, ProductOp,
-    SamplerOp, Sites, TurboOp,
+    Activation, Conv, Cost, EpStart, GammaRule, GroupNorm, LevelTerms, LikelihoodOp, NetworkOp, Op, Operands, Packing,
+    Prepared, ProductOp, SamplerOp, Sites, TurboOp,
 };
 
 /// Index of a tensor of the plan.
@@ -22,6 +22,20 @@ pub struct TensorId(pub(crate) u32);
 /// Index of a weight tensor of the prior, in [`Plan::params`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ParamId(pub(crate) u32);
+
+/// Index of an array that the problem's operator computes with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ArrayId(u32);
+
+impl ArrayId {
+    pub fn new(index: usize) -> Self {
+        Self(index as u32)
+    }
+
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// What one tensor holds for each state of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,7 +230,7 @@ impl Plan {
     pub fn convs(&self) -> Vec<Conv> {
         let conv = |(_, packing)| match packing {
             Packing::Conv(conv) => Some(conv),
-            Packing::Channels => None,
+            Packing::Channels | Packing::Plain => None,
         };
         self.packed_params().into_iter().filter_map(conv).collect()
     }

@@ -27,6 +27,8 @@ impl Denoiser {
     pub const VARIANCE: &str = "denoiser.variance";
     /// The metadata that says how many images it was measured on.
     pub const IMAGES: &str = "denoiser.images";
+    /// The metadata that says their shape, where it is not the one that the network was trained on.
+    pub const SHAPE: &str = "denoiser.shape";
 
     /// The weights that a plan may name beside the network's: the mean, and the table in logarithms.
     pub const MEAN: &str = "denoiser.mean";
@@ -66,9 +68,11 @@ impl Denoiser {
         }
         let missing = || Error::usage(format!("the metadata lack `{}`", Self::VARIANCE));
         let [mean, levels, errors] = Self::TENSORS;
+        let (mean, left_out) = at_shape(finite(file, mean)?, image);
+        let variance: f64 = file.number(Self::VARIANCE)?.ok_or_else(missing)?;
         let denoiser = Self {
-            mean: finite(file, mean)?,
-            variance: file.number(Self::VARIANCE)?.ok_or_else(missing)?,
+            mean,
+            variance: variance + left_out,
             levels: finite(file, levels)?,
             errors: finite(file, errors)?,
         };
@@ -86,5 +90,36 @@ impl Denoiser {
             (Self::LOG_LEVELS.to_owned(), logs),
             (Self::LOG_RATIOS.to_owned(), ratios),
         ])
+    }
+}
+
+/// A mean image for images of another size: the mean of each channel, and the variance of the pixels about it, which this
+/// leaves out. One of the right size, or of none that fits, stays as it is.
+fn at_shape(mean: Vec<f32>, image: ImageShape) -> (Vec<f32>, f64) {
+    let pixels = mean.len() / image.channels;
+    if mean.len() == image.len() || pixels == 0 || !mean.len().is_multiple_of(image.channels) {
+        return (mean, 0.0);
+    }
+    let (mut spread, mut left_out) = (Vec::with_capacity(image.len()), 0.0);
+    for channel in mean.chunks_exact(pixels) {
+        let centre = channel.iter().map(|&x| f64::from(x)).sum::<f64>() / pixels as f64;
+        left_out += channel.iter().map(|&x| (f64::from(x) - centre).powi(2)).sum::<f64>();
+        spread.resize(spread.len() + image.height * image.width, centre as f32);
+    }
+    (spread, left_out / mean.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_image_serves_another_size_by_the_mean_of_each_channel() {
+        let mean = vec![0.0, 1.0, 0.5, 0.5];
+        let (same, nothing) = at_shape(mean.clone(), ImageShape::new(2, 1, 2));
+        assert_eq!((same, nothing), (mean.clone(), 0.0));
+        let (other, left_out) = at_shape(mean, ImageShape::new(2, 1, 3));
+        assert_eq!(other, [0.5; 6]);
+        assert_eq!(left_out, 0.125);
     }
 }

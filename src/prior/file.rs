@@ -3,34 +3,78 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use super::published::{Side, is_checkpoint, is_folder, is_published};
 use super::registry::{self, check_halvings, shape_of};
 use super::{Denoiser, Prior, Schedule, parameters};
 use crate::files::safetensors::{self, TensorFile};
 use crate::{Error, ImageShape, Result};
 
 impl Prior {
-    /// Reads a network of [`registry`](super::registry): an NCSNv2 with the original key names, or a U-Net of `weights/training`.
+    /// Reads weights that name their network (`registry`), an NCSNv2 with the original key names, or a file or folder as its authors
+    /// published it (`published`).
     ///
-    /// `image` overrides the image size in the file's metadata (`image_size`), which a file from elsewhere may lack.
+    /// `image` overrides the size of the images in the file, which one from elsewhere may lack.
     pub fn open(path: &Path, image: Option<ImageShape>) -> Result<Self> {
+        if path.is_dir() {
+            let prior = Self::open_folder(path, side(image))?;
+            return prior.from(path).fitting(image);
+        }
         Self::from_bytes(path, &crate::files::map(path)?, image)
+    }
+
+    /// Refuses images of another number of channels.
+    fn fitting(self, image: Option<ImageShape>) -> Result<Self> {
+        let channels = self.image().channels;
+        match image.filter(|image| image.channels != channels) {
+            Some(image) => Err(Error::bad_file(
+                &self.source,
+                format!(
+                    "this prior is for {channels}-channel images, but the images at hand have {}",
+                    image.channels
+                ),
+            )),
+            None => Ok(self),
+        }
+    }
+
+    fn from(mut self, source: &Path) -> Self {
+        self.source = source.to_owned();
+        self
     }
 
     /// The same from a file that is already in memory; `name` stands for it in messages.
     pub fn from_bytes(name: impl AsRef<Path>, bytes: &[u8], image: Option<ImageShape>) -> Result<Self> {
-        if let Some(image) = image {
-            check_halvings("a prior", image, 1)?;
+        let name = name.as_ref();
+        if is_checkpoint(bytes) {
+            let prior = Self::of_checkpoint(name, bytes, false, side(image))?;
+            return prior.from(name).fitting(image);
         }
-        let prior = safetensors::read_bytes(name.as_ref(), bytes, |file| parse(file, image))?;
-        Ok(Self {
-            source: name.as_ref().to_owned(),
-            ..prior
-        })
+        let prior = safetensors::read_bytes(name, bytes, |file| match file.text("network") {
+            None if is_published(file) => published(name, file, image),
+            _ => parse(file, image),
+        })?;
+        prior.from(name).fitting(image)
+    }
+}
+
+/// What is said of the images beside their channels.
+fn side(image: Option<ImageShape>) -> Side {
+    image.map(|image| (image.height, image.width))
+}
+
+/// Weights as their authors named them: those of diffusers lie beside their settings, the others need none.
+fn published(name: &Path, file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Prior> {
+    match name.parent().filter(|folder| is_folder(folder)) {
+        Some(folder) => Prior::open_folder(folder, side(image)),
+        None => Prior::of_tensors(file, side(image)),
     }
 }
 
 /// Errors are the file's fault; its name is not in them yet.
 fn parse(file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Prior> {
+    if let Some(image) = image {
+        check_halvings("a prior", image, 1)?;
+    }
     let network = registry::network(file, image)?;
     let what = network.describe();
     let mut weights = HashMap::new();

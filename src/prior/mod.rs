@@ -8,10 +8,12 @@ mod frame;
 mod generator;
 mod layers;
 mod ncsnv2;
+pub mod published;
 mod registry;
 mod schedule;
 mod shipped;
 mod unet;
+pub mod units;
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -40,6 +42,16 @@ pub trait Network: Send + Sync {
 
     /// Appends the forward pass: the score of `x`, `[C·H·W]` per state, at the noise level of each state goes to `score`.
     fn push(&self, plan: &mut PlanBuilder, x: TensorId, level: TensorId, score: TensorId);
+
+    /// Numbers that its ops read and that follow from the description: no weights, and in no file.
+    fn tables(&self) -> HashMap<String, Vec<f32>> {
+        HashMap::new()
+    }
+
+    /// The description as the metadata of a file hold it, where tensors do not tell it.
+    fn config(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A loaded score network.
@@ -55,7 +67,7 @@ pub struct Prior {
     denoiser: Option<Denoiser>,
     /// Weights by checkpoint key, in f32.
     weights: HashMap<String, Vec<f32>>,
-    /// The vectors of the denoiser, by the names that plans have for them.
+    /// The network's tables and the vectors of the denoiser, by the names that plans have for them.
     vectors: HashMap<String, Vec<f32>>,
     packed: Packed,
     /// What is called in the place of a network, if it is a function.
@@ -86,13 +98,13 @@ impl Prior {
             assert_eq!(weights[&param.name].len(), elements, "{}", param.name);
         }
         Self {
+            vectors: network.tables(),
             network,
             source: PathBuf::from("the model"),
             schedule,
             metadata: HashMap::new(),
             denoiser: None,
             weights,
-            vectors: HashMap::new(),
             packed: Packed::default(),
             function: None,
         }
@@ -114,6 +126,7 @@ impl Prior {
             let fan_in: usize = param.shape[1..].iter().product();
             let (scale, mean) = match param.shape.len() {
                 1 if param.name.ends_with("gamma") => (0.1, 1.0),
+                1 if param.name.contains("norm") && param.name.ends_with(".weight") => (0.1, 1.0),
                 1 => (0.1, 0.0),
                 _ => (1.0 / (fan_in as f32).sqrt(), 0.0),
             };
@@ -162,7 +175,7 @@ impl Prior {
     /// As [`Denoiser::check`].
     pub fn with_denoiser(mut self, denoiser: Denoiser) -> Result<Self> {
         denoiser.check(self.image())?;
-        self.vectors = denoiser.params();
+        self.vectors.extend(denoiser.params());
         self.denoiser = Some(denoiser);
         Ok(self)
     }
@@ -187,7 +200,12 @@ pub fn parameters(network: &dyn Network) -> Vec<Param> {
     let [x, score] = [(); 2].map(|()| plan.persistent(Contents::F32(network.image().len())));
     let level = plan.persistent(Contents::F64(1));
     network.push(&mut plan, x, level, score);
-    plan.params().to_vec()
+    let tables = network.tables();
+    let params = plan.params().iter();
+    params
+        .filter(|param| !tables.contains_key(&param.name))
+        .cloned()
+        .collect()
 }
 
 /// The image shape a square prior of this size and depth works on.

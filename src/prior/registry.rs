@@ -1,6 +1,7 @@
 //! The networks that a weights file can hold. A file names its own in the metadata (`network`); one that does not, as the
 //! published NCSNv2, is known by its tensors.
 
+use super::units::UnitNetwork;
 use super::{Ncsnv2, Network, UNet};
 use crate::error::Remedy;
 use crate::files::safetensors::TensorFile;
@@ -19,7 +20,12 @@ struct Kind {
 type Describe = fn(&TensorFile<'_>, Option<ImageShape>) -> Result<Box<dyn Network>>;
 
 /// A file without a name is the first of these that recognises it.
-const NETWORKS: [Kind; 2] = [
+const NETWORKS: [Kind; 3] = [
+    Kind {
+        name: UnitNetwork::NAME,
+        recognised: |_| false,
+        describe: |file, image| Ok(Box::new(UnitNetwork::describe_file(file, image)?)),
+    },
     Kind {
         name: "unet",
         recognised: UNet::recognised,

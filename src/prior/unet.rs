@@ -35,7 +35,7 @@ impl Network for UNet {
     }
 
     fn push(&self, plan: &mut PlanBuilder, x: TensorId, level: TensorId, score: TensorId) {
-        Frame::Edm.push(plan, self.image, [x, level, score], |layers, input| {
+        Frame::EDM.push(plan, self.image, [x, level, score], |layers, input| {
             self.layers(layers, input)
         });
     }

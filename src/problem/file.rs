@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Cells, Matrix, Origin, Problem, Quantiser, Spectrum, Values};
+use super::{Cells, Matrix, Operator, Origin, Parts, Problem, Quantiser, Spectrum, Values, operator};
 use crate::error::{Error, Result};
 use crate::files::safetensors::{self, Slice, Tensor, TensorFile};
 use crate::files::write_atomically;
@@ -17,15 +17,21 @@ impl Problem {
     ///
     /// | tensor | shape | |
     /// |---|---|---|
-    /// | `A` | `[M, N]` | f32 or f64 |
+    /// | `A` | `[M, N]` | f32 or f64; absent where the metadata have an `operator` |
     /// | `lower`, `upper` | `[B, M]` | f32 or f64; −inf and inf are legal |
     /// | `sigma` | `[M]` | optional, instead of the metadata's: the noise of each measurement |
     /// | `truth` | `[B, C, H, W]` | optional; f32 or f64, values in 0 to 1 |
     /// | `eigenvalues` | `[M]` | optional; f64, of A·Aᵀ |
     /// | `U` | `[M, M]` | optional; f64, eigenvectors as columns; the identity if only `eigenvalues` is there |
+    /// | `signs` | `[N]` | of an operator, optional; ±1 for each pixel: i8, f32 or f64 |
+    /// | `order` | `[N]` | of an operator, optional; the pixel that comes to each place: integers |
+    /// | `factor.0`, … | `[m, n]` | of an operator, for axes with the factor `matrix`; f32 or f64 |
+    /// | `rows` | `[M]` | of an operator, optional; the rows of the product that are measured: integers |
     ///
     /// Metadata: `sigma`; optionally `shape` ("C,H,W"), `bits` and `step`, `seed` and `matrix` (the
-    /// [`Ensemble`](super::Ensemble) as JSON). Other tensors and metadata are ignored.
+    /// [`Ensemble`](super::Ensemble) as JSON), and `operator`: A = S·(F₁ ⊗ F₂ ⊗ …)·P·D without a matrix, as JSON.
+    /// `{"label": "mine", "axes": [{"factor": "dct", "length": 3}, {"factor": "hadamard", "length": 256}, {"factor": "matrix"}]}`
+    /// names what acts along each axis, the last one running fastest. Other tensors and metadata are ignored.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be read, [`Error::BadFile`] if it is no safetensors file, lacks
@@ -51,16 +57,17 @@ impl Problem {
     /// f64 first, so that every tensor is aligned.
     fn tensors(&self) -> Vec<Tensor<'_>> {
         let (m, b) = (self.a.rows(), self.cells.count());
-        let matrix = match self.a.values() {
+        let matrix = self.a.matrix().map(|matrix| match matrix.values() {
             Values::F32(v) => Slice::F32(v),
             Values::F64(v) => Slice::F64(v),
-        };
-        let mut tensors = vec![
-            Tensor::new("A", &[m, self.a.cols()], matrix),
-            Tensor::new("lower", &[b, m], Slice::F64(self.cells.lower())),
-            Tensor::new("upper", &[b, m], Slice::F64(self.cells.upper())),
-        ];
-        if let Some(Spectrum { u, eigenvalues }) = self.known_spectrum() {
+        });
+        let matrix = matrix.map(|values| Tensor::new("A", &[m, self.a.cols()], values));
+        let mut tensors: Vec<Tensor<'_>> = matrix.into_iter().collect();
+        tensors.extend(self.a.parts().into_iter().flat_map(Parts::tensors));
+        tensors.push(Tensor::new("lower", &[b, m], Slice::F64(self.cells.lower())));
+        tensors.push(Tensor::new("upper", &[b, m], Slice::F64(self.cells.upper())));
+        let spectrum = self.known_spectrum().filter(|_| self.a.matrix().is_some());
+        if let Some(Spectrum { u, eigenvalues }) = spectrum {
             tensors.push(Tensor::new("eigenvalues", &[m], Slice::F64(eigenvalues)));
             tensors.extend(u.iter().map(|u| Tensor::new("U", &[m, m], Slice::F64(u))));
         }
@@ -71,12 +78,13 @@ impl Problem {
             let shape = [b, shape.channels, shape.height, shape.width];
             tensors.push(Tensor::new("truth", &shape, Slice::F32(data)));
         }
-        tensors.sort_by_key(|tensor| matches!(tensor.values, Slice::F32(_)));
+        tensors.sort_by_key(|tensor| matches!(tensor.values, Slice::F32(_) | Slice::U32(_)));
         tensors
     }
 
     fn metadata(&self) -> BTreeMap<&'static str, String> {
         let mut metadata = BTreeMap::from([("sigma", self.sigma.to_string())]);
+        metadata.extend(self.a.parts().map(|parts| (operator::KEY, parts.description())));
         if let Some(shape) = self.shape {
             metadata.insert("shape", shape.to_string());
         }
@@ -112,7 +120,14 @@ impl Matrix {
 }
 
 fn parse(file: &TensorFile<'_>) -> Result<Problem> {
-    let ([m, n], a) = file.values("A")?;
+    let a = match Operator::read(file)? {
+        Some(operator) => operator,
+        None => {
+            let ([m, n], a) = file.values("A")?;
+            Matrix::new(m, n, a)?.into()
+        }
+    };
+    let (m, n) = (a.rows(), a.cols());
     let ([b, m_lower], lower) = file.values("lower")?;
     let ([b_upper, m_upper], upper) = file.values("upper")?;
     if (m_lower, b_upper, m_upper) != (m, b, m) {
@@ -131,7 +146,7 @@ fn parse(file: &TensorFile<'_>) -> Result<Problem> {
             ));
         }
     };
-    let mut problem = Problem::new(Matrix::new(m, n, a)?, cells, sigma)?;
+    let mut problem = Problem::new(a, cells, sigma)?;
     if let Some((_, sigmas)) = sigmas {
         problem = problem.with_sigmas(sigmas.into_f64())?;
     }
@@ -149,7 +164,7 @@ fn parse(file: &TensorFile<'_>) -> Result<Problem> {
         let ensemble = ensemble.map_err(|e| Error::usage(format!("the metadata's `matrix` is no ensemble: {e}")))?;
         problem = problem.with_origin(Origin { ensemble, seed });
     }
-    if let Some(spectrum) = spectrum(file)? {
+    if let (Some(spectrum), true) = (spectrum(file)?, problem.a().matrix().is_some()) {
         problem = problem.with_spectrum(spectrum).map_err(|e| {
             Error::usage(format!(
                 "{e}: remove `U` and `eigenvalues`, and they are computed when needed"

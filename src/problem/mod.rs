@@ -1,8 +1,8 @@
-//! The inverse problem y = Q(Ax + n): the matrix A, the cells that hold Ax + n, and the noise
+//! The inverse problem y = Q(Ax + n): the operator A, the cells that hold Ax + n, and the noise
 //! level.
 //!
-//! - [`Matrix`] is A, [`Ensemble`] the laws it can be drawn from, [`Spectrum`] the
-//!   eigendecomposition of A·Aᵀ;
+//! - [`Operator`] is A, a [`Matrix`] the plainest kind, [`Ensemble`] the laws that one can be drawn
+//!   from, [`Spectrum`] the eigendecomposition of A·Aᵀ;
 //! - [`Quantiser`] is Q, [`Cells`] are the measurements;
 //! - [`Problem`] holds them together, [`Problem::simulate`] makes one from images,
 //!   [`Problem::read`] and [`Problem::write`] keep it in a safetensors file.
@@ -14,6 +14,7 @@ mod file;
 mod haar;
 mod matrix;
 mod matrix_file;
+mod operator;
 mod quantiser;
 mod simulate;
 mod spectrum;
@@ -23,6 +24,7 @@ use std::sync::OnceLock;
 pub use cells::Cells;
 pub use ensemble::Ensemble;
 pub use matrix::Matrix;
+pub use operator::{Array, Factor, Measurements, Operator, Parts, Structure};
 pub use quantiser::Quantiser;
 pub use simulate::{Sensing, Simulation};
 pub use spectrum::Spectrum;
@@ -43,7 +45,7 @@ const ROW_NORM_RANGE: f64 = 1e12;
 /// y = Q(Ax + n) for B images that share A, Q and the noise level.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    a: Matrix,
+    a: Operator,
     cells: Cells,
     sigma: f64,
     /// Of each measurement, where they differ; `sigma` is their root mean square then
@@ -53,6 +55,7 @@ pub struct Problem {
     truth: Option<Images>,
     origin: Option<Origin>,
     diag: Vec<f64>,
+    rotates: bool,
     spectrum: OnceLock<Spectrum>,
 }
 
@@ -66,7 +69,7 @@ pub struct Origin {
 }
 
 impl Problem {
-    /// The problem of matrix `a`, `cells` of B images, and noise of standard deviation `sigma`.
+    /// The problem of operator `a`, `cells` of B images, and noise of standard deviation `sigma`.
     ///
     /// M > N is allowed: A·Aᵀ then has zero eigenvalues, which the floor of
     /// [`Problem::sigma2_floored`] carries.
@@ -75,7 +78,8 @@ impl Problem {
     /// [`Error::Usage`] if the cells have not M measurements per image, if `sigma` is negative or
     /// not finite (0 is legal), or if A is zero or so badly scaled that squares leave the range of
     /// f64.
-    pub fn new(a: Matrix, cells: Cells, sigma: f64) -> Result<Self> {
+    pub fn new(a: impl Into<Operator>, cells: Cells, sigma: f64) -> Result<Self> {
+        let a = a.into();
         if cells.m() != a.rows() {
             return Err(Error::usage(format!(
                 "there are {} measurements per image, but A has {} rows: both are M",
@@ -86,6 +90,13 @@ impl Problem {
         check_sigma(sigma)?;
         let diag = a.diag();
         check_scale(&diag)?;
+        let (rotates, spectrum) = match a.eigenvalues() {
+            None => (true, OnceLock::new()),
+            Some(eigenvalues) => {
+                let eigenvalues = eigenvalues.to_vec();
+                (a.rotates(), OnceLock::from(Spectrum { u: None, eigenvalues }))
+            }
+        };
         Ok(Self {
             a,
             cells,
@@ -96,7 +107,8 @@ impl Problem {
             truth: None,
             origin: None,
             diag,
-            spectrum: OnceLock::new(),
+            rotates,
+            spectrum,
         })
     }
 
@@ -178,14 +190,23 @@ impl Problem {
     ///
     /// # Errors
     /// As [`Spectrum::check`].
-    pub fn with_spectrum(mut self, spectrum: Spectrum) -> Result<Self> {
+    pub fn with_spectrum(self, spectrum: Spectrum) -> Result<Self> {
+        if self.a.matrix().is_none() {
+            return Err(Error::usage("an operator without a matrix has a spectrum of its own"));
+        }
         spectrum.check(&self.a)?;
+        Ok(self.knowing(spectrum))
+    }
+
+    /// The same, knowing a spectrum that is A's by construction.
+    fn knowing(mut self, spectrum: Spectrum) -> Self {
+        self.rotates = spectrum.u.is_some();
         self.spectrum = OnceLock::from(spectrum);
-        Ok(self)
+        self
     }
 
     /// A, M×N.
-    pub fn a(&self) -> &Matrix {
+    pub fn a(&self) -> &Operator {
         &self.a
     }
 
@@ -225,7 +246,7 @@ impl Problem {
     }
 
     /// A and, if it is known by now, its spectrum.
-    pub fn into_matrix(self) -> (Matrix, Option<Spectrum>) {
+    pub fn into_operator(self) -> (Operator, Option<Spectrum>) {
         (self.a, self.spectrum.into_inner())
     }
 
@@ -262,26 +283,38 @@ impl Problem {
         if let Some(spectrum) = self.spectrum.get() {
             return Ok(spectrum);
         }
-        let spectrum = Spectrum::of(&self.a)?;
+        let spectrum = Spectrum::of(self.factorisable())?;
         Ok(self.spectrum.get_or_init(|| spectrum))
     }
 
     /// The same by other means than [`Spectrum::of`], unless it is known already.
     ///
     /// # Errors
-    /// As `compute`, and if what it gives is not the spectrum of A.
+    /// As `compute`, and if what it gives is not the spectrum of A or has no U.
     pub fn spectrum_by(&self, compute: impl FnOnce(&Matrix) -> Result<Spectrum>) -> Result<&Spectrum> {
         if let Some(spectrum) = self.spectrum.get() {
             return Ok(spectrum);
         }
-        let spectrum = compute(&self.a)?;
+        let spectrum = compute(self.factorisable())?;
         spectrum.check(&self.a)?;
+        if spectrum.u.is_none() {
+            // Plans may have been made since, with rotations.
+            return Err(Error::usage("U is missing"));
+        }
         Ok(self.spectrum.get_or_init(|| spectrum))
     }
 
-    /// Whether U is more than the identity. It is, unless someone said otherwise.
-    pub fn is_rotated(&self) -> bool {
-        self.spectrum.get().is_none_or(|spectrum| spectrum.u.is_some())
+    /// The matrix whose spectrum is still to be computed.
+    fn factorisable(&self) -> &Matrix {
+        self.a
+            .matrix()
+            .expect("an operator without a matrix knows its spectrum")
+    }
+
+    /// Whether U is more than the identity, which a plan must know. It is settled when the problem is made: what is computed
+    /// later always has a U.
+    pub fn rotates(&self) -> bool {
+        self.rotates
     }
 
     /// The spectrum if it is known already.

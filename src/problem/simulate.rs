@@ -3,7 +3,7 @@
 use qcs_kernels::philox::{Domain, Stream};
 
 use super::{
-    Cells, Ensemble, Matrix, Origin, Problem, Quantiser, Spectrum, check_pixels, check_scale, check_sigma, mean,
+    Cells, Ensemble, Operator, Origin, Problem, Quantiser, Spectrum, check_pixels, check_scale, check_sigma, mean,
 };
 use crate::error::{Error, Result};
 use crate::images::Images;
@@ -16,11 +16,11 @@ pub enum Sensing {
     /// What an earlier problem drew from a law, with the same seed.
     Kept {
         ensemble: Ensemble,
-        a: Matrix,
+        a: Operator,
         spectrum: Option<Spectrum>,
     },
-    /// A user's own matrix.
-    Given(Matrix),
+    /// A user's own.
+    Given(Operator),
 }
 
 /// How images are measured.
@@ -36,6 +36,9 @@ pub struct Simulation {
     /// `E[x²]` of the data at large, from the preset: never of the images at hand, or results would
     /// depend on them.
     pub mean_square: f64,
+    /// For 1 bit: thresholds drawn once for each measurement from N(0, variance of the measurements) instead of 0, so that the
+    /// signs tell the contrast of an image too.
+    pub dither: bool,
     /// The seed of A and of the noise.
     pub seed: u64,
 }
@@ -48,6 +51,7 @@ impl Default for Simulation {
             step: None,
             sigma: 0.05,
             mean_square: 0.112,
+            dither: false,
             seed: 0,
         }
     }
@@ -66,6 +70,7 @@ impl Problem {
             step,
             sigma,
             mean_square,
+            dither,
             seed,
         } = settings;
         // What can be refused at once is refused before a large matrix is built.
@@ -84,7 +89,7 @@ impl Problem {
         let (a, spectrum, ensemble) = match sensing {
             Sensing::Drawn { ensemble, m } => {
                 let (a, spectrum) = ensemble.build(m, n, seed)?;
-                (a, spectrum, Some(ensemble))
+                (a.into(), spectrum, Some(ensemble))
             }
             Sensing::Kept { ensemble, a, spectrum } => (a, spectrum, Some(ensemble)),
             Sensing::Given(a) if a.cols() != n => {
@@ -100,19 +105,54 @@ impl Problem {
         check_scale(&diag)?;
         let variance = mean(&diag) * mean_square + sigma * sigma;
         let quantiser = Quantiser::new(bits, step, variance)?;
-        let cells = measure(&images, &a, &quantiser, sigma, seed)?;
-        let mut problem = Self::new(a, cells, sigma)?
+        if dither && bits > 1 {
+            return Err(Error::usage(format!(
+                "dither is for 1 bit, not for {bits}: cells of several bits tell the contrast"
+            )));
+        }
+        let thresholds = if dither {
+            thresholds(a.rows(), variance.sqrt(), seed)
+        } else {
+            Vec::new()
+        };
+        let cells = measure(&images, &a, &quantiser, &thresholds, sigma, seed)?;
+        let problem = Self::new(a, cells, sigma)?
             .with_truth(images)?
             .with_quantiser(quantiser)
             .with_origin(Origin { ensemble, seed });
-        if let Some(spectrum) = spectrum {
-            problem.spectrum = spectrum.into();
-        }
-        Ok(problem)
+        Ok(match spectrum {
+            Some(spectrum) => problem.knowing(spectrum),
+            None => problem,
+        })
     }
 }
 
-fn measure(images: &Images, a: &Matrix, quantiser: &Quantiser, sigma: f64, seed: u64) -> Result<Cells> {
+/// Of a 1-bit quantiser with dither: the same for every image.
+fn thresholds(m: usize, deviation: f64, seed: u64) -> Vec<f64> {
+    let stream = Stream {
+        seed,
+        domain: Domain::Measurement,
+        image: 0,
+        chain: 0,
+        step: DITHER,
+    };
+    let mut normals = vec![0.0f32; m];
+    stream.fill_normals(0, &mut normals);
+    normals.iter().map(|&normal| deviation * f64::from(normal)).collect()
+}
+
+/// The noise of measurements is step 0 of its domain.
+const DITHER: u32 = 1;
+
+/// Where there are thresholds, cells end there instead of at 0.
+fn measure(
+    images: &Images,
+    a: &Operator,
+    quantiser: &Quantiser,
+    thresholds: &[f64],
+    sigma: f64,
+    seed: u64,
+) -> Result<Cells> {
     let m = a.rows();
     let (mut lower, mut upper) = (Vec::new(), Vec::new());
     let mut noise = vec![0.0f32; m];
@@ -126,10 +166,11 @@ fn measure(images: &Images, a: &Matrix, quantiser: &Quantiser, sigma: f64, seed:
             step: 0,
         };
         stream.fill_normals(0, &mut noise);
-        for (clean, &n) in a.times(&x).into_iter().zip(&noise) {
-            let cell = quantiser.cell(clean + sigma * f64::from(n));
-            lower.push(cell.0);
-            upper.push(cell.1);
+        for (row, (clean, &n)) in a.times(&x).into_iter().zip(&noise).enumerate() {
+            let threshold = thresholds.get(row).copied().unwrap_or(0.0);
+            let cell = quantiser.cell(clean + sigma * f64::from(n) - threshold);
+            lower.push(cell.0 + threshold);
+            upper.push(cell.1 + threshold);
         }
     }
     Cells::new(m, lower, upper)
@@ -139,6 +180,7 @@ fn measure(images: &Images, a: &Matrix, quantiser: &Quantiser, sigma: f64, seed:
 mod tests {
     use super::*;
     use crate::images::ImageShape;
+    use crate::problem::Matrix;
 
     const SHAPE: ImageShape = ImageShape::new(1, 4, 5);
 
@@ -153,6 +195,7 @@ mod tests {
             step: None,
             sigma: 0.05,
             mean_square: 0.1,
+            dither: false,
             seed: 4,
         }
     }
@@ -194,7 +237,7 @@ mod tests {
             sigma,
             ..settings()
         };
-        let problem = Problem::simulate(images(2), Sensing::Given(a), &settings).unwrap();
+        let problem = Problem::simulate(images(2), Sensing::Given(a.into()), &settings).unwrap();
         let noise = |index: usize| -> Vec<f64> {
             let (lower, upper) = problem.cells().image(index);
             lower.iter().zip(upper).map(|(lo, up)| (lo + up) / 2.0).collect()
@@ -277,7 +320,7 @@ mod tests {
         assert!(refused(images(1), gaussian(3), &|s| s.bits = 9));
         assert!(refused(images(1), gaussian(3), &|s| s.step = Some(0.0)));
         assert!(refused(images(1), gaussian(3), &|s| s.mean_square = f64::NAN));
-        let given = |n, value| Sensing::Given(Matrix::from_f64(2, n, vec![value; 2 * n]).unwrap());
+        let given = |n, value| Sensing::Given(Matrix::from_f64(2, n, vec![value; 2 * n]).unwrap().into());
         assert!(refused(images(1), given(19, 1.0), &|_| ()), "19 columns for 20 pixels");
         assert!(refused(images(1), given(20, 1e300), &|_| ()), "products would overflow");
         assert!(!refused(images(1), given(20, 1.0), &|_| ()));

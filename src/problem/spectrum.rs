@@ -7,9 +7,9 @@ use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::{Accum, Mat, MatRef};
 use rayon::prelude::*;
 
-use super::Matrix;
 use super::haar::parallelism;
 use super::matrix::{times, transpose_times};
+use super::{Matrix, Operator};
 use crate::error::{Error, Result, room_for};
 
 /// The eigendecomposition of A·Aᵀ.
@@ -91,7 +91,7 @@ impl Spectrum {
     /// # Errors
     /// [`Error::Usage`] if a length is wrong, a value is not finite, an eigenvalue is negative, or
     /// a probe fails.
-    pub fn check(&self, a: &Matrix) -> Result<()> {
+    pub fn check(&self, a: &Operator) -> Result<()> {
         let m = a.rows();
         if self.eigenvalues.len() != m || self.u.as_ref().is_some_and(|u| Some(u.len()) != m.checked_mul(m)) {
             return Err(Error::usage(format!("eigenvalues must have M = {m} entries and U M·M")));
@@ -173,7 +173,7 @@ mod tests {
     fn dependent_rows_give_eigenvalues_of_zero_and_never_below() {
         let a = gaussian(30, 12);
         let spectrum = Spectrum::of(&a).unwrap();
-        spectrum.check(&a).unwrap();
+        spectrum.check(&a.into()).unwrap();
         assert!(spectrum.eigenvalues.iter().all(|&value| value >= 0.0));
         assert!(spectrum.eigenvalues[11] > 1e-3 && spectrum.eigenvalues[12] < 1e-13);
     }
@@ -182,7 +182,7 @@ mod tests {
     fn a_single_precision_matrix_is_factorised_in_double() {
         let a = gaussian(20, 33);
         let a = Matrix::from_f32(20, 33, a.to_f32().into_owned()).unwrap();
-        Spectrum::of(&a).unwrap().check(&a).unwrap();
+        Spectrum::of(&a).unwrap().check(&a.into()).unwrap();
     }
 
     #[test]
@@ -197,6 +197,7 @@ mod tests {
     fn a_spectrum_of_something_else_is_refused() {
         let a = gaussian(9, 14);
         let good = Spectrum::of(&a).unwrap();
+        let a = Operator::from(a);
         good.check(&a).unwrap();
         let refusal = |change: &dyn Fn(&mut Vec<f64>, &mut Vec<f64>)| {
             let Spectrum { u, mut eigenvalues } = good.clone();
@@ -224,6 +225,6 @@ mod tests {
     }
 
     fn good_for_another_matrix_is_refused(spectrum: &Spectrum) -> bool {
-        spectrum.check(&gaussian(10, 14)).is_err()
+        spectrum.check(&gaussian(10, 14).into()).is_err()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Images;
 use crate::prior::{Prior, parameters};
-use crate::problem::{Matrix, Problem, Spectrum, Values};
+use crate::problem::{Array, Operator, Problem, Spectrum};
 
 /// A running hash of 64-bit words: fast enough for a matrix of 400 MB.
 pub struct Hash(u64);
@@ -48,11 +48,19 @@ impl Hash {
         values.iter().for_each(|value| self.word(value.to_bits()));
     }
 
-    fn matrix(&mut self, a: &Matrix) {
+    fn operator(&mut self, a: &Operator) {
         self.word(a.rows() as u64);
-        match a.values() {
-            Values::F32(values) => self.f32s(values),
-            Values::F64(values) => self.f64s(values),
+        if let Some(parts) = a.parts() {
+            // What the arrays do not tell: which transform an axis has.
+            let factors = parts.factors.iter().map(|f| format!("{} {}", f.name(), f.cols()));
+            self.bytes(factors.collect::<Vec<_>>().join(",").as_bytes());
+        }
+        for array in a.arrays() {
+            match array {
+                Array::F32(values) => self.f32s(values),
+                Array::F64(values) => self.f64s(values),
+                Array::U32(values) => self.blob(bytemuck::cast_slice(values)),
+            }
         }
     }
 
@@ -76,12 +84,15 @@ pub fn of_images(images: &Images) -> String {
     hash.hex()
 }
 
-/// The hash of a network's shape and weights, and of what it knows of itself as a denoiser.
+/// The hash of a network's shape and weights, of its description where they do not tell it, and of what it knows of itself as a denoiser.
 pub fn of_prior(prior: &Prior) -> String {
     let mut hash = Hash::new();
     hash.bytes(prior.image().to_string().as_bytes());
     for param in parameters(prior.network()) {
         hash.f32s(prior.weight(&param.name));
+    }
+    if let Some(config) = prior.network().config() {
+        hash.bytes(config.as_bytes());
     }
     if let Some(denoiser) = prior.denoiser() {
         hash.f32s(&denoiser.mean);
@@ -92,10 +103,10 @@ pub fn of_prior(prior: &Prior) -> String {
     hash.hex()
 }
 
-/// The hash of a matrix.
-pub fn of_matrix(a: &Matrix) -> String {
+/// The hash of an operator.
+pub fn of_operator(a: &Operator) -> String {
     let mut hash = Hash::new();
-    hash.matrix(a);
+    hash.operator(a);
     hash.hex()
 }
 
@@ -110,7 +121,7 @@ pub fn of_spectrum(spectrum: &Spectrum) -> String {
 /// The hash of what decides the posterior: A, the cells and the noise.
 pub fn of_problem(problem: &Problem) -> String {
     let mut hash = Hash::new();
-    hash.matrix(problem.a());
+    hash.operator(problem.a());
     hash.f64s(problem.cells().lower());
     hash.f64s(problem.cells().upper());
     hash.word(problem.sigma().to_bits());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::Run;
 use crate::engine::Engine;
 use crate::files::safetensors::{self, Slice, Tensor};
-use crate::problem::{Matrix, Spectrum};
+use crate::problem::{Operator, Spectrum};
 use crate::reconstruct::fingerprint;
 use crate::{Error, Result};
 
@@ -21,9 +21,10 @@ impl Cache {
         Self { folder: folder.into() }
     }
 
-    /// The file of a matrix. Devices and instruction sets round differently, so that each has its own: a run must not depend on who ran before.
-    fn path(&self, a: &Matrix, device: &str) -> PathBuf {
-        let (m, n, digest) = (a.rows(), a.cols(), fingerprint::of_matrix(a));
+    /// The file of an operator. Devices and instruction sets round differently, so that each has its own: a run must not depend on
+    /// who ran before.
+    fn path(&self, a: &Operator, device: &str) -> PathBuf {
+        let (m, n, digest) = (a.rows(), a.cols(), fingerprint::of_operator(a));
         self.folder.join(format!("{digest}-{m}x{n}-{device}.safetensors"))
     }
 

@@ -3,6 +3,7 @@
 use super::{Batch, MeasureConfig, RunConfig};
 use crate::bundled;
 use crate::methods;
+use crate::problem::Measurements;
 
 /// The demo: every method with the shipped prior and its own settings.
 pub fn config() -> RunConfig {
@@ -13,7 +14,7 @@ pub fn config() -> RunConfig {
             images: Some(bundled::DIGITS.to_owned()),
             matrix: Some("ill-conditioned".to_owned()),
             kappa: Some(1000.0),
-            measurements: Some(400),
+            measurements: Some(Measurements::Count(400)),
             ..MeasureConfig::default()
         }),
         ..RunConfig::default()

@@ -7,14 +7,35 @@ use crate::bundled;
 use crate::files::{LoadOptions, load_images};
 use crate::methods::options::options;
 use crate::methods::{Options, Preset, Setting};
-use crate::problem::{Ensemble, Matrix, Problem, Quantiser, Sensing, Simulation};
+use crate::problem::{Ensemble, Matrix, Measurements, Problem, Quantiser, Sensing, Simulation, Structure};
 use crate::{Error, Images, Result};
 
-/// The names of the laws of A, as `matrix` takes them; anything else is a file.
+/// The names of the laws of A, as `matrix` takes them.
 pub const ENSEMBLES: [&str; 4] = ["gaussian", "row-orthogonal", "ill-conditioned", "correlated"];
+/// The names of operators without a matrix; anything else is a file.
+pub const STRUCTURES: [&str; 8] = [
+    "hadamard",
+    "dct",
+    "hartley",
+    "separable",
+    "mask",
+    "blur:PIXELS",
+    "shrink:K",
+    "blocks:SIDE",
+];
 
 /// Entries of A: 32 GiB of them.
 const MOST_ENTRIES: usize = 1 << 32;
+
+/// E\[x²\] of colour photographs where no preset fits: that of CelebA; CIFAR-10's is 0.2868.
+const PHOTOGRAPHS: f64 = 0.28;
+
+/// Where A comes from.
+enum Source {
+    Drawn(Ensemble),
+    Structured(Structure),
+    File,
+}
 
 options! {
     /// y = Q(Ax + n) for images from a file or folder.
@@ -25,15 +46,20 @@ options! {
         pub first: usize = "I",
         /// How many are taken; all that follow `first` if absent
         pub count: usize,
-        /// Law of A (gaussian, row-orthogonal, ill-conditioned, correlated) or a file with A (.npy, .safetensors)
+        /// Law of A (gaussian, row-orthogonal, ill-conditioned, correlated), an operator without a matrix (hadamard, dct,
+        /// hartley, separable, mask, blur:PIXELS, shrink:K, blocks:SIDE), or a file with A (.npy, .safetensors)
         /// [default: gaussian]
         pub matrix: String = "LAW|FILE",
-        /// Condition of the ill-conditioned A: singular values fall by kappa^(1/M)
+        /// Condition of A, ill-conditioned or separable: singular values fall by kappa^(1/M), along each of the two axes of a
+        /// separable one to the root of it
         pub kappa: f64 = "KAPPA",
-        /// Correlation of the correlated A, 0 ≤ rho < 1
+        /// Correlation of A, correlated or separable (along each axis), 0 ≤ rho < 1
         pub rho: f64 = "RHO",
-        /// M, the measurements of each image [default: the preset's]
-        pub measurements: usize = "M",
+        /// M, the measurements of each image: a count, or a share of its pixels like 50% [default: the preset's, or 50% without
+        /// a matrix]
+        pub measurements: Measurements = "M|P%",
+        /// For 1 bit: known thresholds drawn by the seed instead of 0, so that signs tell the contrast too
+        pub dither: bool = "BOOL",
         /// Standard deviation of the noise before quantisation [default: 0.05]
         pub sigma: f64 = "SIGMA",
         /// Bits of the quantiser, 1 to 8 [default: 1]
@@ -76,7 +102,7 @@ impl MeasureConfig {
     /// What a preset says of measuring its data.
     pub fn of_preset(preset: &Preset) -> Self {
         Self {
-            measurements: Some(preset.measurements),
+            measurements: Some(Measurements::Count(preset.measurements)),
             mean_square: Some(preset.mean_square),
             ..Self::default()
         }
@@ -108,7 +134,7 @@ impl MeasureConfig {
 
     /// Whether nothing but signs will be kept.
     pub(crate) fn keeps_signs(&self) -> bool {
-        self.bits.unwrap_or(Self::BITS) == 1
+        self.bits.unwrap_or(Self::BITS) == 1 && !self.dither.unwrap_or(false)
     }
 
     /// Loads and measures the images, and writes down what was left open.
@@ -140,31 +166,52 @@ impl MeasureConfig {
         );
         self.first.get_or_insert(0);
         // What makes no sense is refused before anything large is read or built.
-        let ensemble = self.ensemble()?;
+        let source = self.source()?;
         Quantiser::new(bits, self.step, 1.0)?;
         let images = load(self)?;
         let preset = Preset::of_shape(images.shape);
-        let sensing = match ensemble {
-            Some(ensemble) => {
-                let m = self.measurements.or(preset.map(|p| p.measurements));
+        let n = images.shape.len();
+        let sensing = match source {
+            Source::Drawn(ensemble) => {
+                let m = self
+                    .measurements
+                    .or(preset.map(|p| Measurements::Count(p.measurements)));
                 let m = m.ok_or_else(|| Error::setting("measurements", "is missing: how many rows should A have?"))?;
-                if m.saturating_mul(images.shape.len()) > MOST_ENTRIES {
+                let m = m.of(n);
+                if m.saturating_mul(n) > MOST_ENTRIES {
+                    let gigabytes = 8.0 * m as f64 * n as f64 / 1e9;
                     return Err(Error::setting(
                         "measurements",
-                        format!("{m}: such a matrix does not fit into memory"),
+                        format!(
+                            "{m}: a matrix of {m} by {n} takes {gigabytes:.0} GB; these need none: {}",
+                            STRUCTURES.join(", ")
+                        ),
                     ));
                 }
-                self.measurements = Some(m);
-                shared.take(ensemble, m, images.shape.len(), seed)
+                self.measurements = Some(Measurements::Count(m));
+                shared.take(ensemble, m, n, seed)
             }
-            None => {
-                let path = Path::new(self.matrix());
-                let a = Matrix::read(path)?;
-                check_size(&a, self.measurements, &images, path)?;
+            Source::Structured(structure) => {
+                let a = structure.draw(images.shape, self.measurements, seed)?;
+                self.measurements = Some(Measurements::Count(a.rows()));
                 Sensing::Given(a)
             }
+            Source::File => {
+                let path = Path::new(self.matrix());
+                let a = Matrix::read(path)?;
+                check_size(&a, self.measurements.map(|m| m.of(n)), &images, path)?;
+                Sensing::Given(a.into())
+            }
         };
-        let mean_square = self.mean_square.or(preset.map(|p| p.mean_square));
+        let colour = (images.shape.channels == 3).then_some(PHOTOGRAPHS);
+        let mean_square = self.mean_square.or(preset.map(|p| p.mean_square)).or(colour);
+        let dither = self.dither.unwrap_or(false);
+        if dither && mean_square.is_none() {
+            return Err(Error::setting(
+                "dither",
+                "needs a preset: none fits these images, so that nobody knows how far thresholds should reach",
+            ));
+        }
         if bits > 1 && self.step.is_none() && mean_square.is_none() {
             return Err(Error::setting(
                 "step",
@@ -180,6 +227,7 @@ impl MeasureConfig {
                 step: self.step,
                 sigma,
                 mean_square: mean_square.unwrap_or(1.0),
+                dither,
                 seed,
             },
         )?;
@@ -193,38 +241,82 @@ impl MeasureConfig {
         self.matrix.as_deref().unwrap_or(ENSEMBLES[0])
     }
 
-    /// The law of A, or `None` for a file.
-    fn ensemble(&mut self) -> Result<Option<Ensemble>> {
+    /// The law of A, a family of operators, or a file.
+    fn source(&mut self) -> Result<Source> {
         let matrix = self.matrix().to_owned();
         let needs = |name: &'static str, value: Option<f64>| {
             value.ok_or_else(|| Error::setting(name, format!("is missing, which the matrix {matrix} needs")))
         };
-        let ensemble = match matrix.as_str() {
-            "gaussian" => Some(Ensemble::Gaussian),
-            "row-orthogonal" => Some(Ensemble::RowOrthogonal),
-            "ill-conditioned" => Some(Ensemble::IllConditioned {
+        let (name, number) = matrix.split_once(':').unwrap_or((&matrix, ""));
+        let wrong = |what: &str| Error::setting("matrix", format!("{matrix}: write {name}:{what}"));
+        let source = match name {
+            "gaussian" => Source::Drawn(Ensemble::Gaussian),
+            "row-orthogonal" => Source::Drawn(Ensemble::RowOrthogonal),
+            "ill-conditioned" => Source::Drawn(Ensemble::IllConditioned {
                 kappa: needs("kappa", self.kappa)?,
             }),
-            "correlated" => Some(Ensemble::Correlated {
+            "correlated" => Source::Drawn(Ensemble::Correlated {
                 rho: needs("rho", self.rho)?,
             }),
-            _ => None,
+            "separable" => Source::Structured(Structure::Separable(match (self.kappa, self.rho) {
+                (None, None) => Ensemble::Gaussian,
+                (Some(kappa), None) => Ensemble::IllConditioned { kappa },
+                (None, Some(rho)) => Ensemble::Correlated { rho },
+                _ => {
+                    return Err(Error::setting(
+                        "rho",
+                        "and a condition exclude each other: leave one out",
+                    ));
+                }
+            })),
+            "hadamard" => Source::Structured(Structure::Hadamard),
+            "dct" => Source::Structured(Structure::Dct),
+            "hartley" => Source::Structured(Structure::Hartley),
+            "mask" => Source::Structured(Structure::Mask),
+            "blur" => {
+                let radius = number
+                    .parse()
+                    .map_err(|_| wrong("PIXELS, the blur's standard deviation"))?;
+                Source::Structured(Structure::Blur(radius))
+            }
+            "shrink" => {
+                let by = number.parse().map_err(|_| wrong("K, for means of K by K pixels"))?;
+                Source::Structured(Structure::Shrink(by))
+            }
+            "blocks" => {
+                let side = number.parse().map_err(|_| wrong("SIDE, in pixels"))?;
+                Source::Structured(Structure::Blocks(side))
+            }
+            _ => Source::File,
         };
-        if self.kappa.is_some() && !matches!(ensemble, Some(Ensemble::IllConditioned { .. })) {
-            return Err(Error::setting("kappa", "belongs to the matrix ill-conditioned"));
+        let (kappa, rho) = match source {
+            Source::Drawn(Ensemble::IllConditioned { .. })
+            | Source::Structured(Structure::Separable(Ensemble::IllConditioned { .. })) => (true, false),
+            Source::Drawn(Ensemble::Correlated { .. })
+            | Source::Structured(Structure::Separable(Ensemble::Correlated { .. })) => (false, true),
+            _ => (false, false),
+        };
+        if self.kappa.is_some() && !kappa {
+            return Err(Error::setting(
+                "kappa",
+                "belongs to the matrices ill-conditioned and separable",
+            ));
         }
-        if self.rho.is_some() && !matches!(ensemble, Some(Ensemble::Correlated { .. })) {
-            return Err(Error::setting("rho", "belongs to the matrix correlated"));
+        if self.rho.is_some() && !rho {
+            return Err(Error::setting(
+                "rho",
+                "belongs to the matrices correlated and separable",
+            ));
         }
-        if ensemble.is_none() && !Path::new(&matrix).exists() {
-            let names = ENSEMBLES.join(", ");
+        if matches!(source, Source::File) && !Path::new(&matrix).exists() {
+            let names = [&ENSEMBLES[..], &STRUCTURES[..]].concat().join(", ");
             return Err(Error::setting(
                 "matrix",
                 format!("{matrix}: neither a file nor one of {names}"),
             ));
         }
         self.matrix = Some(matrix);
-        Ok(ensemble)
+        Ok(source)
     }
 }
 

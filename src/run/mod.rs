@@ -38,7 +38,7 @@ pub use shared::Shared;
 
 use crate::engine::Engine;
 use crate::methods::{Algorithm, Given, Kind, Options, Preset};
-use crate::prior::Prior;
+use crate::prior::{Denoiser, Prior};
 use crate::problem::Problem;
 use crate::reconstruct::{Driver, fingerprint};
 use crate::{Error, ImageShape, Result};
@@ -108,6 +108,7 @@ impl Run {
         };
         let methods: Vec<Configured> = config.kinds()?.into_iter().map(configured).collect::<Result<_>>()?;
         let problem = config.finish_problem(begun, shared)?;
+        let (prior, resized) = at_size_of(&problem, prior, &config, shared)?;
         config.first = config.first.filter(|&first| first > 0);
         let there = problem.cells().count();
         config
@@ -133,6 +134,7 @@ impl Run {
             .identity
             .as_ref()
             .map_or(Vec::new(), |then| changes(then, &identity));
+        notes.extend(resized);
         config.identity = Some(identity);
         let (problem, mut told) = problem.balanced()?;
         notes.append(&mut told);
@@ -225,6 +227,40 @@ impl Run {
             batch: self.config.batch.states(),
         }
     }
+}
+
+/// The prior for images of the problem's size, and what to tell of it: a convolutional network serves any size that it can
+/// halve, but what turbo knows of it was measured at one.
+fn at_size_of(
+    problem: &Problem,
+    prior: Arc<Prior>,
+    config: &RunConfig,
+    shared: &mut Shared,
+) -> Result<(Arc<Prior>, Option<String>)> {
+    let trained = prior.image();
+    let Some(shape) = problem.shape().filter(|&shape| {
+        shape != trained
+            && shape.channels == trained.channels
+            && config.model != Prior::SHIPPED
+            && config.shape.is_none()
+    }) else {
+        return Ok((prior, None));
+    };
+    let sized = shared.prior(&config.model, Some(shape))?;
+    let measured = sized
+        .metadata
+        .get(Denoiser::SHAPE)
+        .map_or_else(|| trained.to_string(), String::clone);
+    let table = match sized.denoiser() {
+        Some(_) if measured != shape.to_string() => {
+            format!("; turbo's table of its errors was measured at {measured}: calibrate it for {shape}")
+        }
+        _ => String::new(),
+    };
+    Ok((
+        sized,
+        Some(format!("the prior was trained at {trained} and runs at {shape}{table}")),
+    ))
 }
 
 fn changes(then: &Identity, now: &Identity) -> Vec<String> {

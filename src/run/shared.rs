@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::load_prior;
 use crate::prior::Prior;
-use crate::problem::{Ensemble, Matrix, Problem, Sensing, Spectrum};
+use crate::problem::{Ensemble, Operator, Problem, Sensing, Spectrum};
 use crate::{ImageShape, Result};
 
 /// What an earlier run has left for one that uses the same.
@@ -18,7 +18,7 @@ pub struct Shared {
 struct Kept {
     /// The law and the seed that the matrix was drawn with
     drawn: Option<(Ensemble, u64)>,
-    a: Matrix,
+    a: Operator,
     spectrum: Option<Spectrum>,
 }
 
@@ -40,7 +40,7 @@ impl Shared {
         let drawn = problem
             .origin()
             .and_then(|origin| Some((origin.ensemble?, origin.seed)));
-        let (a, spectrum) = problem.into_matrix();
+        let (a, spectrum) = problem.into_operator();
         self.kept = Some(Kept { drawn, a, spectrum });
     }
 
@@ -66,7 +66,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::Cells;
+    use crate::problem::{Cells, Matrix};
 
     /// One image, two measurements of three pixels.
     fn problem(scale: f64) -> Problem {

@@ -70,7 +70,7 @@ fn a_matrix_from_a_file_is_used_as_it_is() {
     npy::write(place.path("A.npy"), &[6, 64], &a).unwrap();
     place.succeeds("measure images.npy -o p.safetensors --matrix A.npy --sigma 0 --bits 1");
     let problem = qcs::problem::Problem::read(place.path("p.safetensors")).unwrap();
-    assert_eq!(problem.a().to_f64(), a);
+    assert_eq!(problem.a().matrix().unwrap().to_f64(), a);
     let x: Vec<f64> = images(IMAGES).image(1).iter().map(|&v| f64::from(v)).collect();
     for (value, lower) in problem.a().times(&x).iter().zip(problem.cells().image(1).0) {
         assert_eq!(*value >= 0.0, *lower == 0.0, "without noise a cell is the sign of A·x");

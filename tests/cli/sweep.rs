@@ -230,7 +230,8 @@ fn a_point_that_cannot_run_is_named_and_the_others_are_done() {
     let ran = place.run("sweep grid.toml --out other --kappa 3 --dry-run");
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(
-        ran.stdout.contains("belongs to the matrix ill-conditioned"),
+        ran.stdout
+            .contains("belongs to the matrices ill-conditioned and separable"),
         "{}",
         ran.stdout
     );
@@ -262,6 +263,6 @@ fn mistakes_in_a_file_are_named_with_their_line() {
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
     let ran = place.run("sweep --kappa 1,2 --out out");
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("Name images or a problem"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("Name `images` or a `problem`"), "{}", ran.stderr);
     assert!(!place.path("out/points").exists());
 }

@@ -199,6 +199,7 @@ fn sample_three_levels(steps_per_level: usize) {
         step: None,
         sigma: 0.05,
         mean_square: 0.25,
+        dither: false,
         seed: 0,
     };
     let sensing = Sensing::Drawn {

@@ -5,3 +5,4 @@ mod engines;
 mod golden;
 mod likelihood;
 mod network;
+mod published;

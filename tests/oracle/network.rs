@@ -38,7 +38,7 @@ fn levels(golden: &Golden) -> Vec<f64> {
 }
 
 /// The scores of the golden's images, each at its own level, so many at a time.
-fn scores(engine: &mut dyn Engine, prior: &Prior, golden: &Golden, batch: usize) -> Vec<f32> {
+pub fn scores(engine: &mut dyn Engine, prior: &Prior, golden: &Golden, batch: usize) -> Vec<f32> {
     let x = golden.f32("x");
     let levels = levels(golden);
     let n = prior.image().len();

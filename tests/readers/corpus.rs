@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use flate2::{Compression, write::GzEncoder};
+use qcs::prior::units::{Level, Output, Resample, Steps, Unit, UnitNetwork};
 use qcs::prior::{Ncsnv2, Prior, UNet, parameters};
 use qcs::problem::{Cells, Matrix, Problem};
 use qcs::{ImageShape, Images};
@@ -20,7 +21,7 @@ pub struct Seed {
 }
 
 impl Seed {
-    fn new(name: &'static str, bytes: Vec<u8>) -> Self {
+    pub fn new(name: &'static str, bytes: Vec<u8>) -> Self {
         Self {
             name,
             bytes,
@@ -154,7 +155,58 @@ pub fn problems() -> Vec<Seed> {
     ]
 }
 
-/// Networks of two feature maps: NCSNv2 in f32 and in f16, a U-Net.
+/// One of each unit that a diffusion network has.
+fn published(image: ImageShape) -> UnitNetwork {
+    let block = |name: &str, resample, skip| Unit::Block {
+        name: name.into(),
+        width: 8,
+        resample,
+        skip,
+    };
+    UnitNetwork {
+        family: "a small one".into(),
+        image,
+        channels: image.channels,
+        output: Output::Epsilon,
+        level: Some(Level {
+            steps: Some(Steps {
+                count: 4,
+                ..Steps::LINEAR
+            }),
+            width: 4,
+            hidden: 3,
+            cosines_first: true,
+            shift: 0.0,
+            scale_shift: true,
+        }),
+        groups: 2,
+        least_of_group: 1,
+        epsilon: 1e-5,
+        factor: 1.0,
+        units: vec![
+            Unit::Conv {
+                name: "first".into(),
+                width: 8,
+                bias: true,
+            },
+            Unit::Push,
+            block("down", Resample::Halve, false),
+            Unit::Attention {
+                name: "attention".into(),
+                heads: 1,
+            },
+            block("up", Resample::Double, false),
+            Unit::Join,
+            block("join", Resample::Keep, true),
+            Unit::End {
+                norm: "norm".into(),
+                name: "last".into(),
+            },
+        ],
+    }
+}
+
+/// Networks of two feature maps, NCSNv2 in f32 and in f16 and a U-Net, and a published one.
 pub fn priors() -> Vec<Seed> {
     let image = ImageShape::new(1, 4, 4);
     let ncsnv2 = Prior::random(Ncsnv2::new(2, image), 1);
@@ -185,7 +237,13 @@ pub fn priors() -> Vec<Seed> {
         let metadata: HashMap<String, String> = metadata.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
         Seed::new(name, safetensors::serialize(views, Some(metadata)).unwrap())
     };
+    let mut units = Vec::new();
+    let described = Prior::random(published(image), 1);
+    described
+        .write_units(Path::new("somewhere"), false, &mut units)
+        .unwrap();
     vec![
+        Seed::new("units.safetensors", units),
         stored(&ncsnv2, "f32.safetensors", Dtype::F32, |v| v.to_le_bytes().to_vec()),
         stored(&unet, "unet.safetensors", Dtype::F32, |v| v.to_le_bytes().to_vec()),
         stored(&ncsnv2, "f16.safetensors", Dtype::F16, |v| {

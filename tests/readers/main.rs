@@ -9,12 +9,13 @@ mod memory;
 mod mutation;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use qcs::files::{LoadOptions, load_images, npy};
 use qcs::prior::Prior;
 use qcs::prior::convert::{ConvertOptions, convert};
 use qcs::problem::{Matrix, Problem};
+use qcs::{Error, ImageShape};
 
 use corpus::{Seed, seeds};
 use mutation::Mutator;
@@ -104,4 +105,40 @@ fn mutated_problem_files() {
 #[test]
 fn mutated_prior_files() {
     survives(&corpus::priors(), 500, |path| Prior::open(path, None).map(drop));
+}
+
+fn golden(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests/goldens/published", name]
+        .iter()
+        .collect()
+}
+
+/// Opened as they are, of a family that needs no settings.
+#[test]
+fn mutated_published_checkpoints() {
+    let seed = Seed::new("drunet.pt", std::fs::read(golden("drunet.pt")).unwrap());
+    let shape = Some(ImageShape::new(3, 16, 24));
+    survives(&[seed], 150, |path| Prior::open(path, shape).map(drop));
+}
+
+/// Beside weights that are whole.
+#[test]
+fn mutated_settings_of_a_diffusers_folder() {
+    for name in ["config.json", "scheduler_config.json"] {
+        let folder = tempfile::tempdir().unwrap();
+        for entry in std::fs::read_dir(golden("unet2d-google")).unwrap() {
+            let entry = entry.unwrap().path();
+            std::fs::copy(&entry, folder.path().join(entry.file_name().unwrap())).unwrap();
+        }
+        let seed = Seed::new(name, std::fs::read(golden("unet2d-google").join(name)).unwrap());
+        survives(&[seed], 300, |path| {
+            std::fs::copy(path, folder.path().join(name)).unwrap();
+            // What does not fit may be said of the weights.
+            let opened = Prior::open(folder.path(), None);
+            opened.map(drop).map_err(|e| match e {
+                Error::BadFile { .. } => Error::bad_file(path, e.to_string()),
+                other => other,
+            })
+        });
+    }
 }

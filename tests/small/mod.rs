@@ -23,7 +23,16 @@ pub fn prior() -> Prior {
 }
 
 /// 40 measurements of 2 bits of each image, with an ill-conditioned matrix.
+#[allow(dead_code)] // not every test measures so
 pub fn problem() -> Problem {
+    problem_by(Sensing::Drawn {
+        ensemble: Ensemble::IllConditioned { kappa: 100.0 },
+        m: 40,
+    })
+}
+
+/// Measurements of 2 bits of each image.
+pub fn problem_by(sensing: Sensing) -> Problem {
     let data = (0..IMAGES * IMAGE.len())
         .map(|i| (i * 7919 % 101) as f32 / 100.0)
         .collect();
@@ -32,11 +41,8 @@ pub fn problem() -> Problem {
         step: None,
         sigma: 0.05,
         mean_square: 0.3,
+        dither: false,
         seed: 11,
-    };
-    let sensing = Sensing::Drawn {
-        ensemble: Ensemble::IllConditioned { kappa: 100.0 },
-        m: 40,
     };
     Problem::simulate(Images::new(IMAGE, data), sensing, &simulation).unwrap()
 }

@@ -1,9 +1,9 @@
-//! 2x − 1, scaled for the noise level, from a state `[channels, pixels]` to a feature map whose last channel says the level.
+//! 2x − 1, scaled for the noise level, from a state `[channels, pixels]` to a feature map, whose last channel may say the level.
 
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
 use crate::network::padded;
-use crate::network::precondition::Precondition;
+use crate::network::precondition::{Parametrisation, Precondition};
 
 /// Loads the states of a batch into the network. A thread writes half a block of a pixel.
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +21,23 @@ pub struct LoadScaledArgs {
     pub channels: u32,
     /// Height times width.
     pub pixels: u32,
-    /// Nothing.
-    pub unused: u32,
+    /// The code of the [`Parametrisation`], plus [`TELLS`] where one more channel says the level.
+    pub kind: u32,
 }
 
+/// Beside the code of the parametrisation.
+pub const TELLS: u32 = 1 << 8;
+
 impl LoadScaledArgs {
+    /// Channels of the feature map.
+    #[inline(always)]
+    fn wide(&self) -> u32 {
+        self.channels + self.kind / TELLS
+    }
+
+    #[inline(always)]
     fn halves(&self) -> u32 {
-        self.states * padded(self.channels as usize + 1) as u32 / 4 * self.pixels
+        self.states * padded(self.wide() as usize) as u32 / 4 * self.pixels
     }
 }
 
@@ -42,11 +52,18 @@ unsafe impl Arguments for LoadScaledArgs {
 }
 
 /// The twin: one state.
-pub fn load_scaled(x: &[f32], level: f64, channels: usize, output: &mut [f32]) {
+pub fn load_scaled(
+    kind: Parametrisation,
+    x: &[f32],
+    level: f64,
+    channels: usize,
+    tells_level: bool,
+    output: &mut [f32],
+) {
     let pixels = x.len() / channels;
-    let precondition = Precondition::new(level);
+    let precondition = Precondition::new(kind, level);
     output.fill(0.0);
-    for c in 0..=channels {
+    for c in 0..channels + usize::from(tells_level) {
         let plane = &mut output[c / BLOCK * pixels * BLOCK..];
         for (at, pixel) in plane.chunks_exact_mut(BLOCK).take(pixels).enumerate() {
             pixel[c % BLOCK] = match x.get(c * pixels + at) {
@@ -70,15 +87,17 @@ mod kernel {
             return;
         }
         // SAFETY: an image has channels and pixels.
-        let (state, first, pixel) = unsafe { of_half_block(half, args.channels + 1, args.pixels) };
+        let (state, first, pixel) = unsafe { of_half_block(half, args.wide(), args.pixels) };
         // SAFETY: the state is there.
-        let precondition = Precondition::new(unsafe { args.level.read(state as usize) });
+        let precondition = Precondition::new(Parametrisation::of(args.kind % TELLS), unsafe {
+            args.level.read(state as usize)
+        });
         let value = |c: u32| {
             if first + c < args.channels {
                 let at = (state * args.channels + first + c) * args.pixels + pixel;
                 // SAFETY: the channel is there.
                 precondition.input(unsafe { args.x.read(at as usize) })
-            } else if first + c == args.channels {
+            } else if first + c < args.wide() {
                 precondition.level
             } else {
                 0.0

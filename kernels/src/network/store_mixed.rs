@@ -1,8 +1,8 @@
-//! The score of a network that knows the noise level, from its output and what went in, as a state `[channels, pixels]`.
+//! The score of a network in the frame of [`precondition`](super::precondition), from its output and what went in, as a state `[channels, pixels]`.
 
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
-use crate::network::precondition::Precondition;
+use crate::network::precondition::{Parametrisation, Precondition};
 
 /// Takes the prior score out of the network. A thread writes one element.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +22,8 @@ pub struct StoreMixedArgs {
     pub channels: u32,
     /// Height times width.
     pub pixels: u32,
-    /// Nothing.
-    pub unused: u32,
+    /// The code of the [`Parametrisation`].
+    pub kind: u32,
 }
 
 // SAFETY: repr(C), words of eight bytes and four of four.
@@ -37,8 +37,8 @@ unsafe impl Arguments for StoreMixedArgs {
 }
 
 /// The twin: one state.
-pub fn store_mixed(x: &[f32], input: &[f32], level: f64, channels: usize, score: &mut [f32]) {
-    let precondition = Precondition::new(level);
+pub fn store_mixed(kind: Parametrisation, x: &[f32], input: &[f32], level: f64, channels: usize, score: &mut [f32]) {
+    let precondition = Precondition::new(kind, level);
     let pixels = score.len() / channels;
     for (c, (score, x)) in score.chunks_exact_mut(pixels).zip(x.chunks_exact(pixels)).enumerate() {
         let plane = &input[c / BLOCK * pixels * BLOCK..];
@@ -64,7 +64,7 @@ mod kernel {
         let (state, from) = unsafe { in_feature_map(at, args.channels, args.pixels) };
         // SAFETY: the state and the element are there; each thread has its own.
         unsafe {
-            let precondition = Precondition::new(args.level.read(state as usize));
+            let precondition = Precondition::new(Parametrisation::of(args.kind), args.level.read(state as usize));
             let (x, f) = (args.x.read(at as usize), args.input.read(from as usize));
             args.score.store(at as usize, precondition.score(x, f));
         }

@@ -81,6 +81,7 @@ impl Setting {
             bits: 1,
             step: None,
             mean_square: self.preset.mean_square,
+            dither: false,
             seed: 0,
         };
         let sensing = Sensing::Drawn {

@@ -106,6 +106,11 @@ struct ProblemInfo {
     bits: Option<u8>,
     step: Option<f64>,
     matrix: Option<serde_json::Value>,
+    /// What A is, for people
+    operator: String,
+    /// Of A and what else its products need, and of the matrix
+    operator_bytes: usize,
+    matrix_bytes: usize,
     /// Largest over smallest singular value of A; absent where it would take long to compute
     condition: Option<f64>,
     /// Share of cells that are bounded on both sides
@@ -205,6 +210,9 @@ fn problem(file: String, problem: &Problem) -> Result<ProblemInfo> {
             .origin()
             .and_then(|o| o.ensemble)
             .and_then(|e| serde_json::to_value(e).ok()),
+        operator: problem.a().describe(),
+        operator_bytes: problem.a().bytes(),
+        matrix_bytes: problem.a().rows().saturating_mul(problem.a().cols()).saturating_mul(8),
         condition,
         bounded: share(|lower, upper| lower.is_finite() && upper.is_finite()),
         lost: share(|lower, upper| lower == f64::NEG_INFINITY && upper == f64::INFINITY),

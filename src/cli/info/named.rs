@@ -4,12 +4,19 @@ use std::path::Path;
 
 use qcs::Result;
 use qcs::files::{LoadOptions, load_images, safetensors};
-use qcs::prior::Prior;
+use qcs::prior::{Prior, published};
 use qcs::problem::Problem;
 use qcs::run::{RunConfig, RunFolder, load_prior};
 
 use super::{ImagesInfo, InfoArgs, RunInfo};
 use crate::cli::flags::is_problem;
+
+/// Whether a file is a checkpoint of PyTorch, by its name: images may be zips, too.
+fn is_checkpoint(file: &Path) -> bool {
+    let endings = ["pt", "pth", "ckpt", "bin"];
+    file.extension()
+        .is_some_and(|e| endings.iter().any(|ending| e.eq_ignore_ascii_case(ending)))
+}
 
 /// What the command line names.
 #[derive(Default)]
@@ -63,6 +70,8 @@ impl Named {
             let name = config.problem.as_ref().map(|path| path.display().to_string());
             let problem = config.load_problem().ok();
             self.problem = problem.map(|problem| (name.unwrap_or_else(|| "measured by the run".to_owned()), problem));
+        } else if published::is_folder(file) || is_checkpoint(file) {
+            self.prior = Some((shown, Prior::open(file, args.model.shape)?));
         } else if is_problem(file) {
             if safetensors::read(file, |tensors| Ok(tensors.has("A")))? {
                 self.problem = Some((shown, Problem::read(file)?));

@@ -10,6 +10,9 @@ fn mib(bytes: usize) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
+/// Characters of a text of the metadata that are shown.
+const LONGEST: usize = 160;
+
 pub fn text(info: &Info) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
@@ -47,7 +50,9 @@ pub fn text(info: &Info) -> String {
             _ => line("  levels", "not in the file".to_owned()),
         }
         for (key, value) in &model.metadata {
-            line("", format!("{key} = {value}"));
+            let shown: String = value.chars().take(LONGEST).collect();
+            let more = if shown.len() < value.len() { "…" } else { "" };
+            line("", format!("{key} = {shown}{more}"));
         }
     }
     if let Some(problem) = &info.problem {
@@ -67,6 +72,15 @@ pub fn text(info: &Info) -> String {
             ),
         );
         line("  law", known(problem.matrix.as_ref().map(|m| m.to_string())));
+        line(
+            "  operator",
+            format!(
+                "{}; {}, as a matrix of f64 {}",
+                problem.operator,
+                mib(problem.operator_bytes),
+                mib(problem.matrix_bytes)
+            ),
+        );
         line("  noise", format!("sigma {}", methods::shown(problem.sigma)));
         let step = problem.step.map_or(String::new(), |s| format!(", step {s}"));
         line(

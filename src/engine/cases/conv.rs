@@ -1,6 +1,7 @@
 //! Convolutions, in f32 and as the tensor cores multiply.
 
 use qcs_kernels::launch::BLOCK;
+use qcs_kernels::network::activation::Function;
 use qcs_kernels::network::conv::prepare::conv_prepare;
 use qcs_kernels::network::conv::rounding::{Rounding, round};
 use qcs_kernels::network::conv::{Layer, activate, conv};
@@ -16,6 +17,24 @@ pub enum Before {
     None,
     Elu,
     NormElu,
+    NormSilu,
+    Norm,
+    Relu,
+}
+
+impl Before {
+    fn function(self) -> Function {
+        match self {
+            Self::None | Self::Norm => Function::Identity,
+            Self::Elu | Self::NormElu => Function::Elu,
+            Self::NormSilu => Function::Silu,
+            Self::Relu => Function::Relu,
+        }
+    }
+
+    fn is_normed(self) -> bool {
+        matches!(self, Self::NormElu | Self::NormSilu | Self::Norm)
+    }
 }
 
 /// One layer on one batch.
@@ -136,7 +155,24 @@ fn shapes() -> Vec<Shape> {
     // The same on 108.
     shapes.push(Shape::new(4, 8, 120, 63, 52).after(NormElu));
     shapes.extend(winograd_shapes());
+    shapes.extend(unit_shapes());
     shapes
+}
+
+/// Layers of published networks: what stands before them, computed directly and by Winograd's algorithm, and more channels than the
+/// direct kernels' table holds.
+fn unit_shapes() -> Vec<Shape> {
+    use Before::{None, Norm, NormSilu, Relu};
+    vec![
+        Shape::new(2, 32, 24, 7, 9).after(NormSilu).plus_residual(),
+        Shape::new(1, 72, 80, 16, 16).after(NormSilu),
+        Shape::new(3, 20, 12, 5, 5).after(Relu).without_bias().plus_residual(),
+        Shape::new(1, 80, 72, 12, 16).after(Relu).without_bias(),
+        Shape::new(2, 40, 120, 6, 5).pointwise().after(Norm),
+        Shape::new(1, 520, 16, 4, 5).after(NormSilu),
+        Shape::new(2, 640, 8, 3, 3).after(None).plus_residual(),
+        Shape::new(1, 1040, 24, 4, 4).pointwise().after(Norm),
+    ]
 }
 
 /// Layers with channels enough for the GPU to compute them by Winograd's algorithm: the maps of all configurations, whole tiles
@@ -159,7 +195,7 @@ fn winograd_shapes() -> Vec<Shape> {
 
 /// Layers for the tensor cores.
 fn tensor_shapes() -> Vec<Shape> {
-    use Before::{Elu, NormElu};
+    use Before::{Elu, Norm, NormElu, NormSilu, Relu};
     let plus = Shape::plus_residual;
     vec![
         plus(Shape::new(1, 8, 16, 28, 28)),
@@ -177,6 +213,10 @@ fn tensor_shapes() -> Vec<Shape> {
         Shape::new(2, 16, 16, 14, 14).after(NormElu),
         Shape::new(3, 40, 16, 1, 5).after(NormElu).without_bias(),
         Shape::new(1, 24, 8, 1, 1).after(Elu).without_bias(),
+        Shape::new(2, 32, 24, 7, 9).after(NormSilu),
+        Shape::new(1, 16, 48, 5, 5).pointwise().after(Norm),
+        Shape::new(1, 16, 16, 6, 6).after(Relu).without_bias(),
+        Shape::new(1, 1040, 16, 4, 4),
         // Inputs or outputs so few that the layer stays in f32
         plus(Shape::new(1, 3, 16, 28, 28)),
         plus(Shape::new(3, 8, 5, 1, 1)),
@@ -376,13 +416,17 @@ impl Values {
     fn push_on(&self, input: TensorId, case: &mut Builder<'_>, name: &str, statistics: Option<TensorId>) -> TensorId {
         let Shape { inputs, outputs, .. } = self.shape;
         let kernel = if self.shape.taps == 9 { 3 } else { 1 };
+        let mut norm = || {
+            let contents = Contents::F32(2 * inputs.next_multiple_of(BLOCK));
+            case.tensor(contents, &self.coefficients)
+        };
         let activation = match self.shape.before {
             Before::None => Activation::None,
             Before::Elu => Activation::Elu,
-            Before::NormElu => {
-                let contents = Contents::F32(2 * inputs.next_multiple_of(BLOCK));
-                Activation::NormElu(case.tensor(contents, &self.coefficients))
-            }
+            Before::NormElu => Activation::NormElu(norm()),
+            Before::NormSilu => Activation::NormSilu(norm()),
+            Before::Norm => Activation::Norm(norm()),
+            Before::Relu => Activation::Relu,
         };
         let shape = [outputs, inputs, kernel, kernel];
         let weight = case.weight(&format!("{name}.weight"), &shape, self.weight.clone());
@@ -437,14 +481,14 @@ impl Values {
         };
         each(f32::NAN, images, self.residual.len() / images, |image, output| {
             let mut input = part(&self.input, images, image).to_vec();
-            let coefficients = (before == Before::NormElu).then(|| part(&self.coefficients, images, image));
-            let (elu, pixels) = (before != Before::None, self.shape.pixels());
+            let coefficients = before.is_normed().then(|| part(&self.coefficients, images, image));
+            let (function, pixels) = (before.function(), self.shape.pixels());
             match rounding {
                 Some(rounding) => {
                     let exact = input.clone();
-                    conv_prepare(rounding, &exact, coefficients, pixels, elu, &mut input);
+                    conv_prepare(rounding, &exact, coefficients, pixels, function, &mut input);
                 }
-                None => activate(&mut input, coefficients, pixels, elu),
+                None => activate(&mut input, coefficients, pixels, function),
             }
             let residual = residual.then(|| part(&self.residual, images, image));
             conv(layer, &input, height, width, residual, output);

@@ -11,6 +11,7 @@ mod network;
 mod product;
 mod sampler;
 mod turbo;
+mod units;
 mod values;
 
 use std::collections::HashMap;
@@ -43,6 +44,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(likelihood::cases());
     cases.extend(sampler::cases());
     cases.extend(turbo::cases());
+    cases.extend(units::cases());
     cases
 }
 

@@ -7,6 +7,7 @@ use qcs_kernels::network::load_scaled::load_scaled;
 use qcs_kernels::network::max_pool::max_pool;
 use qcs_kernels::network::mean_pool::mean_pool;
 use qcs_kernels::network::norm_coefficients::norm_coefficients;
+use qcs_kernels::network::precondition::Parametrisation;
 use qcs_kernels::network::resize_add::resize_add;
 use qcs_kernels::network::store_mixed::store_mixed;
 use qcs_kernels::network::store_score::store_score;
@@ -28,6 +29,15 @@ const SHAPES: [Shape; 6] = [
     (1, 24, 5, 33),
 ];
 
+const KINDS: [Parametrisation; 6] = [
+    Parametrisation::Edm,
+    Parametrisation::Epsilon,
+    Parametrisation::Velocity,
+    Parametrisation::Sample,
+    Parametrisation::Exploding,
+    Parametrisation::Denoised,
+];
+
 pub fn cases() -> Vec<Case> {
     let mut cases = vec![
         elu_of("special values", special_values()),
@@ -40,15 +50,17 @@ pub fn cases() -> Vec<Case> {
         cases.extend([
             elu_case(shape),
             load_case(shape),
-            load_scaled_case(shape),
+            load_scaled_case(shape, Parametrisation::Edm, true),
+            load_scaled_case(shape, Parametrisation::Epsilon, false),
+            load_scaled_case(shape, Parametrisation::Denoised, true),
             store_case(shape),
-            store_mixed_case(shape),
             norm_case(shape, 0.0),
             norm_case(shape, 1000.0),
             max_pool_case(whole),
             mean_pool_case(whole, true),
             mean_pool_case(whole, false),
         ]);
+        cases.extend(KINDS.map(|kind| store_mixed_case(shape, kind)));
         for to in [(height, width), (2 * height, 2 * width), (height + 3, 1)] {
             cases.push(resize_case(whole, to, true));
         }
@@ -133,28 +145,32 @@ fn load_case(shape: Shape) -> Case {
     })
 }
 
-fn load_scaled_case(shape: Shape) -> Case {
+fn load_scaled_case(shape: Shape, kind: Parametrisation, tells_level: bool) -> Case {
     let (batch, channels, height, width) = shape;
-    Case::new(named("load_scaled", shape), 0.0, move |target| {
+    let name = format!("{} {kind:?}", named("load_scaled", shape));
+    Case::new(name, 0.0, move |target| {
         let mut case = Builder::new(batch, target);
         let values = uniforms(2, batch * channels * height * width);
         let x = case.tensor(Contents::F32(channels * height * width), &values);
         let level = case.tensor(Contents::F64(1), &levels(batch));
-        let output = case.unset(feature(channels + 1, (height, width)));
-        case.push(NetworkOp::LoadScaled { x, level, output });
+        let wide = channels + usize::from(tells_level);
+        let output = case.unset(feature(wide, (height, width)));
+        case.push(NetworkOp::LoadScaled { x, level, kind, output });
         case.finish(move |results| {
-            let map = (channels + 1).next_multiple_of(BLOCK) * height * width;
+            let map = wide.next_multiple_of(BLOCK) * height * width;
             let expected = each(f32::NAN, batch, map, |state, output| {
-                load_scaled(part(&values, batch, state), levels(batch)[state], channels, output);
+                let x = part(&values, batch, state);
+                load_scaled(kind, x, levels(batch)[state], channels, tells_level, output);
             });
             Ok(absolute_error(&results.of(output), &expected))
         })
     })
 }
 
-fn store_mixed_case(shape: Shape) -> Case {
+fn store_mixed_case(shape: Shape, kind: Parametrisation) -> Case {
     let (batch, channels, height, width) = shape;
-    Case::new(named("store_mixed", shape), 0.0, move |target| {
+    let name = format!("{} {kind:?}", named("store_mixed", shape));
+    Case::new(name, 0.0, move |target| {
         let mut case = Builder::new(batch, target);
         let image = channels * height * width;
         let (states, values) = (
@@ -165,11 +181,17 @@ fn store_mixed_case(shape: Shape) -> Case {
         let input = case.tensor(feature(channels, (height, width)), &values);
         let level = case.tensor(Contents::F64(1), &levels(batch));
         let score = case.unset(Contents::F32(image));
-        case.push(NetworkOp::StoreMixed { x, input, level, score });
+        case.push(NetworkOp::StoreMixed {
+            x,
+            input,
+            level,
+            kind,
+            score,
+        });
         case.finish(move |results| {
             let expected = each(f32::NAN, batch, image, |state, score| {
                 let (x, input) = (part(&states, batch, state), part(&values, batch, state));
-                store_mixed(x, input, levels(batch)[state], channels, score);
+                store_mixed(kind, x, input, levels(batch)[state], channels, score);
             });
             Ok(absolute_error(&results.of(score), &expected))
         })

@@ -9,9 +9,9 @@ mod threads;
 
 use crate::Result;
 use crate::engine::{Constants, Engine, Precision, Session};
-use crate::plan::{Conv, NetworkOp, Op, Plan, PlanBuilder, ProductOp, SamplerOp, Target};
+use crate::plan::{Conv, Op, Plan, PlanBuilder, ProductOp, SamplerOp, Target};
 pub use ops::network::conv::Algorithm;
-use ops::network::{BLOCK, conv_shape};
+use ops::network::{BLOCK, conv_shape, scratch_bytes};
 use simd::Isa;
 use threads::Threads;
 
@@ -122,11 +122,7 @@ impl Target for CpuTarget {
     fn scratch_bytes(&self, op: &Op, plan: &PlanBuilder) -> usize {
         let bytes = |id| plan.batch() * plan.contents(id).bytes(BLOCK);
         match *op {
-            Op::Network(NetworkOp::Conv(conv)) => {
-                let shape = conv_shape(plan.batch(), &conv, |id| plan.contents(id));
-                4 * shape.scratch_len(self.threads)
-            }
-            Op::Network(NetworkOp::MaxPool { input, .. }) => bytes(input),
+            Op::Network(op) => scratch_bytes(&op, plan, self.threads),
             // x in f64, and z before it is transposed
             Op::Product(ProductOp::Project { x, z }) => 2 * bytes(x) + bytes(z),
             // the f64 sums of an f32 result

@@ -9,13 +9,12 @@ use qcs_kernels::network::conv::rounding::round;
 use super::memory::{Arena, Operands};
 use super::ops::network::conv::PackedConv;
 use super::ops::network::conv_shape;
-use super::ops::product::MatrixRef;
 use super::simd::Isa;
 use super::threads::Threads;
 use crate::engine::{Constants, Precision, Session, State, Wait};
 use crate::plan::{Conv, Instruction, Op, ParamId, Plan, Program, Step, TensorId};
 use crate::prior::Prior;
-use crate::problem::{Problem, Spectrum, Values};
+use crate::problem::{Array, Problem, Spectrum};
 use crate::{Error, Result};
 
 pub struct CpuSession<'a> {
@@ -28,6 +27,8 @@ pub struct CpuSession<'a> {
     pub(super) convs: HashMap<ParamId, Arc<PackedConv>>,
     pub(super) constants: Constants<'a>,
     spectrum: Option<&'a Spectrum>,
+    /// What the ops of A compute with
+    pub(super) arrays: Vec<Array<'a>>,
     pub(super) states: Vec<State>,
     /// Cells of the bound states, `[batch, M]`.
     pub(super) lower: Vec<f64>,
@@ -62,6 +63,7 @@ impl<'a> CpuSession<'a> {
                 .map_or_else(HashMap::new, |prior| pack(plan, prior, precision)),
             constants,
             spectrum,
+            arrays: constants.problem.map_or_else(Vec::new, |p| p.a().arrays()),
             states: vec![State { image: 0, chain: 0 }; plan.batch],
             lower: vec![0.0; plan.batch * measurements],
             upper: vec![0.0; plan.batch * measurements],
@@ -85,16 +87,14 @@ impl<'a> CpuSession<'a> {
         &spectrum.eigenvalues
     }
 
-    pub(super) fn matrix(&self) -> MatrixRef<'a> {
-        match self.problem().a().values() {
-            Values::F32(values) => MatrixRef::F32(values),
-            Values::F64(values) => MatrixRef::F64(values),
-        }
+    /// A, where it is a matrix
+    pub(super) fn matrix(&self) -> Array<'a> {
+        self.arrays[0]
     }
 
-    pub(super) fn u(&self) -> MatrixRef<'a> {
+    pub(super) fn u(&self) -> Array<'a> {
         let u = self.spectrum.and_then(|s| s.u.as_deref());
-        MatrixRef::F64(u.expect("rotations are planned only where U is not the identity"))
+        Array::F64(u.expect("rotations are planned only where U is not the identity"))
     }
 
     fn run(&mut self, instruction: &Instruction, step: Step) -> Result<()> {

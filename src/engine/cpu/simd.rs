@@ -6,6 +6,8 @@
 //! instruction set, never of batch, threads or timing. AVX-512 gives the bits of AVX2: it does the same sums, two blocks of
 //! channels at once. It serves where arithmetic is the limit, in Winograd's sums; [`dispatch_wide!`] compiles that.
 
+use qcs_kernels::network::activation::Function;
+
 /// The instruction set that the ops were compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
@@ -116,6 +118,7 @@ pub trait F32x8: Copy {
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
+    fn div(self, other: Self) -> Self;
     /// The larger; `other` where either is NaN.
     fn max(self, other: Self) -> Self;
     /// The smaller; `other` where either is NaN.
@@ -203,6 +206,10 @@ impl F32x8 for [f32; 8] {
     #[inline(always)]
     fn mul(self, other: Self) -> Self {
         std::array::from_fn(|i| self[i] * other[i])
+    }
+    #[inline(always)]
+    fn div(self, other: Self) -> Self {
+        std::array::from_fn(|i| self[i] / other[i])
     }
     #[inline(always)]
     fn max(self, other: Self) -> Self {
@@ -300,6 +307,10 @@ pub mod avx2 {
         #[inline(always)]
         fn mul(self, other: Self) -> Self {
             unsafe { Self(_mm256_mul_ps(self.0, other.0)) }
+        }
+        #[inline(always)]
+        fn div(self, other: Self) -> Self {
+            unsafe { Self(_mm256_div_ps(self.0, other.0)) }
         }
         #[inline(always)]
         fn max(self, other: Self) -> Self {
@@ -431,6 +442,10 @@ pub mod avx512 {
             Self(self.0.mul(other.0))
         }
         #[inline(always)]
+        fn div(self, other: Self) -> Self {
+            Self(self.0.div(other.0))
+        }
+        #[inline(always)]
         fn max(self, other: Self) -> Self {
             Self(self.0.max(other.0))
         }
@@ -453,12 +468,18 @@ pub mod avx512 {
     }
 }
 
-/// elu(x) = x for x > 0, exp(x) − 1 elsewhere: the vectorised form of the kernel's twin.
-///
-/// exp by 2^k·p(r) with a degree-6 polynomial on |r| ≤ ln(2)/2: absolute error below 2e-7, which is what f32 leaves of
-/// a value near 1; −1 from x = −87 downwards.
+/// elu(x) = x for x > 0, exp(x) − 1 elsewhere: the vectorised form of the kernel's twin, with an absolute error below 2e-7, which
+/// is what f32 leaves of a value near 1.
 #[inline(always)]
 pub fn elu<F: F32x8>(x: F) -> F {
+    x.where_positive(x, exp_of_negative(x).sub(F::splat(1.0)))
+}
+
+/// exp(x) for x ≤ 0, and 1 beyond; e⁻⁸⁷ from x = −87 downwards.
+///
+/// 2^k·p(r) with a degree-6 polynomial on |r| ≤ ln(2)/2.
+#[inline(always)]
+pub fn exp_of_negative<F: F32x8>(x: F) -> F {
     const LN2_HIGH: f32 = 0.693_145_75;
     const LN2_LOW: f32 = 1.428_606_8e-6;
     // In this order a NaN passes through both.
@@ -470,6 +491,25 @@ pub fn elu<F: F32x8>(x: F) -> F {
     for c in [1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
         p = p.mul_add(r, F::splat(c));
     }
-    let exp = p.mul(k.exp2_integer());
-    x.where_positive(x, exp.sub(F::splat(1.0)))
+    p.mul(k.exp2_integer())
+}
+
+/// x·sigmoid(x): the vectorised form of the kernel's twin. e^−|x| is at most 1, so nothing overflows.
+#[inline(always)]
+pub fn silu<F: F32x8>(x: F) -> F {
+    let small = exp_of_negative(x.min(F::splat(0.0).sub(x)));
+    let numerator = x.where_positive(x, x.mul(small));
+    numerator.div(small.add(F::splat(1.0)))
+}
+
+/// What a value passes behind its norm.
+#[inline(always)]
+pub fn activate<F: F32x8>(function: Function, x: F) -> F {
+    match function {
+        Function::Identity => x,
+        Function::Elu => elu(x),
+        Function::Silu => silu(x),
+        // In this order a NaN passes.
+        Function::Relu => F::splat(0.0).max(x),
+    }
 }

@@ -3,15 +3,17 @@
 
 use qcs_kernels::global::Global;
 use qcs_kernels::launch::BLOCK;
+use qcs_kernels::network::activation::Function;
 use qcs_kernels::network::conv::prepare::prepared_words;
 use qcs_kernels::network::conv::rounding::Rounding;
 use qcs_kernels::network::conv::statistics::{statistics_len, statistics_pay};
 use qcs_kernels::network::conv::tensor::{Generation, pack_tensor_weights, packed_tensor_words, tensor_effort};
 use qcs_kernels::network::conv::winograd::{Product, Tiling, pack_winograd_weights, packed_winograd_len};
-use qcs_kernels::network::conv::{ConvArgs, pack_weights, packed_len};
+use qcs_kernels::network::conv::{ConvArgs, MOST_STEPS, pack_weights, packed_len};
+use qcs_kernels::network::padded;
 
 use crate::engine::Precision;
-use crate::plan::{Contents, Conv, TensorId};
+use crate::plan::{ALIGNMENT, Contents, Conv, TensorId};
 
 /// The kernels of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,9 @@ pub struct Layer {
     width: usize,
     kernel: usize,
     dilation: usize,
+    /// What the input passes, behind a norm if there is one
+    function: Function,
+    is_normed: bool,
 }
 
 impl Layer {
@@ -46,6 +51,8 @@ impl Layer {
             width,
             kernel: conv.kernel,
             dilation: conv.dilation,
+            function: conv.activation.function(),
+            is_normed: conv.activation.coefficients().is_some(),
         }
     }
 
@@ -65,22 +72,48 @@ impl Layer {
         }
         let tiling = Tiling::new(self.height as u32, self.width as u32, self.dilation as u32);
         let (in_blocks, out_blocks) = self.blocks();
-        if self.kernel == 3 && tiling.pays(in_blocks, out_blocks) {
+        // A layer too deep for the direct kernels' table has channels enough for Winograd's products.
+        let is_deep = in_blocks * self.taps() as u32 > MOST_STEPS;
+        if self.kernel == 3 && (is_deep || tiling.pays(in_blocks, out_blocks)) {
             Algorithm::Winograd(tiling)
         } else {
             Algorithm::Direct
         }
     }
 
+    /// Whether the input must be activated by a pass of its own: where the kernels of its algorithm do not know how.
+    pub fn activates_first(&self, precision: Precision) -> bool {
+        let known = match (self.function, self.is_normed) {
+            (Function::Identity, false) | (Function::Elu, _) => true,
+            (Function::Silu, true) => matches!(self.algorithm(precision), Algorithm::Winograd(_)),
+            _ => false,
+        };
+        !known && !matches!(self.algorithm(precision), Algorithm::Tensor(_))
+    }
+
+    /// Bytes of the activated input.
+    pub fn activated_bytes(&self, batch: usize) -> usize {
+        let floats = batch * padded(self.inputs) * self.height * self.width;
+        (4 * floats).next_multiple_of(ALIGNMENT)
+    }
+
     /// Bytes of what the layer's input becomes on its way into the products; of Winograd's transforms at most so many, or those
     /// of one image.
     pub fn scratch_bytes(&self, precision: Precision, batch: usize, transforms: usize) -> usize {
         let (in_blocks, out_blocks) = self.blocks();
-        match self.algorithm(precision) {
-            Algorithm::Direct => 0,
-            Algorithm::Winograd(tiling) => tiling.scratch_bytes(transforms, batch as u32, in_blocks, out_blocks),
-            Algorithm::Tensor(rounding) => 4 * prepared_words(rounding, batch, self.inputs, self.height * self.width),
-        }
+        let activated = if self.activates_first(precision) {
+            self.activated_bytes(batch)
+        } else {
+            0
+        };
+        activated
+            + match self.algorithm(precision) {
+                Algorithm::Direct => 0,
+                Algorithm::Winograd(tiling) => tiling.scratch_bytes(transforms, batch as u32, in_blocks, out_blocks),
+                Algorithm::Tensor(rounding) => {
+                    4 * prepared_words(rounding, batch, self.inputs, self.height * self.width)
+                }
+            }
     }
 
     /// Cycles, roughly, that the layer's products take the busiest multiprocessor.
@@ -188,6 +221,8 @@ mod tests {
             width: 16,
             kernel: 3,
             dilation: 1,
+            function: Function::Identity,
+            is_normed: false,
         };
         let per_image = |images: u32| layer.effort(Precision::Fp16, images, 80) as f64 / f64::from(images);
         assert!(

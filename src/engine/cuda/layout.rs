@@ -13,7 +13,7 @@ use super::blas::{WORKSPACE_ALIGNMENT, WORKSPACE_BYTES};
 use crate::Result;
 use crate::engine::{Constants, Precision, State, step_record};
 use crate::plan::{ALIGNMENT, Conv, NetworkOp, Op, Packing, ParamId, Plan};
-use crate::problem::{Problem, Spectrum, Values};
+use crate::problem::{Problem, Spectrum};
 
 /// Copies bytes to an offset of the allocation.
 pub type Write<'a> = dyn FnMut(usize, &[u8]) -> Result<()> + 'a;
@@ -22,8 +22,8 @@ pub type Write<'a> = dyn FnMut(usize, &[u8]) -> Result<()> + 'a;
 pub struct Layout {
     /// The weights of the prior, packed as the ops want them
     params: HashMap<ParamId, usize>,
-    /// `[M, N]` in the precision of its file
-    pub a: usize,
+    /// What the ops of A compute with
+    pub arrays: Vec<usize>,
     /// `[M, M]` f64
     pub u: usize,
     /// `[M]` f64
@@ -57,17 +57,15 @@ impl Layout {
             4 * match packing {
                 Packing::Conv(conv) => layer(plan, conv).packed_words(precision),
                 Packing::Channels => padded(plan.param(*id).shape[0]),
+                Packing::Plain => plan.param(*id).shape.iter().product(),
             }
         };
         let params = plan.packed_params().into_iter();
         let params = params.map(|param| (param.0, place(bytes(&param)))).collect();
-        let (m, n) = constants.problem.map_or((0, 0), |p| (p.a().rows(), p.a().cols()));
-        let element = match constants.problem.map(|p| p.a().values()) {
-            Some(Values::F64(_)) => 8,
-            _ => 4,
-        };
+        let m = constants.problem.map_or(0, |p| p.a().rows());
+        let arrays = constants.problem.map_or_else(Vec::new, |p| p.a().arrays());
         let when = |needed: bool, bytes: usize| if needed { bytes } else { 0 };
-        let a = place(element * m * n);
+        let arrays = arrays.iter().map(|array| place(array.bytes().len())).collect();
         let u = place(when(plan.rotates(), 8 * m * m));
         let eigenvalues = place(when(plan.needs_spectrum(), 8 * m));
         let diag = place(8 * m);
@@ -82,7 +80,7 @@ impl Layout {
         }
         Self {
             params,
-            a,
+            arrays,
             u,
             eigenvalues,
             diag,
@@ -125,6 +123,7 @@ impl Layout {
                     let packed = prior.packed(name, || layer.pack(precision, generation, weight(id)));
                     write(offset, cast_slice(&packed))?;
                 }
+                Packing::Plain => write(offset, cast_slice(weight(id)))?,
                 Packing::Channels => {
                     let mut values = weight(id).to_vec();
                     values.resize(padded(values.len()), 0.0);
@@ -147,9 +146,8 @@ impl Layout {
         spectrum: Option<&Spectrum>,
         rotates: bool,
     ) -> Result<()> {
-        match problem.a().values() {
-            Values::F32(values) => write(self.a, cast_slice(values))?,
-            Values::F64(values) => write(self.a, cast_slice(values))?,
+        for (array, &offset) in problem.a().arrays().iter().zip(&self.arrays) {
+            write(offset, array.bytes())?;
         }
         write(self.diag, cast_slice(problem.diag()))?;
         if let Some(spectrum) = spectrum {

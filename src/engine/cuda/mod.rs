@@ -219,9 +219,14 @@ impl Engine for CudaEngine {
         let mut notes = Vec::new();
         if problem.known_spectrum().is_none() {
             let begun = Instant::now();
-            let computed = self.spectrum(problem.a());
+            let mut how = Factorisation::Eigen;
+            let computed = problem.spectrum_by(|a| {
+                let (spectrum, by) = self.spectrum(a)?;
+                how = by;
+                Ok(spectrum)
+            });
             let seconds = begun.elapsed().as_secs_f64();
-            match computed.and_then(|(spectrum, how)| problem.spectrum_by(|_| Ok(spectrum)).map(|_| how)) {
+            match computed.map(|_| how) {
                 Ok(Factorisation::Eigen) => notes.push(format!("A·Aᵀ factorised by cuSOLVER in {seconds:.1} s")),
                 Ok(Factorisation::Singular) => {
                     notes.push(format!(
@@ -234,7 +239,7 @@ impl Engine for CudaEngine {
                 }
             }
         }
-        if problem.is_rotated() && self.wants_blas(problem.a().rows()) {
+        if problem.rotates() && self.wants_blas(problem.a().rows()) {
             notes.push(match self.blas() {
                 Ok(blas) => format!("products with U by cuBLAS {}", blas.version()),
                 Err(reason) => format!("products with U by our own kernel: {reason}"),
@@ -340,7 +345,7 @@ impl Target for CudaTarget {
     fn prepared(&self, writer: &Conv, reader: &Conv, plan: &PlanBuilder) -> Option<Contents> {
         let of = |conv: &Conv| Layer::of(conv, |id| plan.contents(id));
         match reader.activation {
-            Activation::NormElu(_) => None,
+            Activation::NormElu(_) | Activation::NormSilu(_) | Activation::Norm(_) | Activation::Relu => None,
             Activation::None | Activation::Elu => of(writer).prepared(&of(reader), self.precision),
         }
     }
@@ -357,6 +362,7 @@ impl Target for CudaTarget {
             Op::Network(NetworkOp::Conv(conv)) => {
                 Layer::of(&conv, |id| plan.contents(id)).scratch_bytes(self.precision, batch, self.transforms)
             }
+            Op::Network(NetworkOp::GroupNorm(norm)) => batch * plan.contents(norm.output).bytes(1),
             Op::Likelihood(LikelihoodOp::EpMoments { z, .. }) => {
                 let measurements = plan.contents(z).bytes(1) / 8;
                 8 * batch * partial_sums(measurements)

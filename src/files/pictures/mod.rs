@@ -33,7 +33,7 @@ enum Samples {
 }
 
 /// The pictures of a folder, sorted by name; hidden files and other kinds are passed over.
-pub(super) fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(|e| Error::io(folder, "read", e))? {
         let path = entry.map_err(|e| Error::io(folder, "read", e))?.path();

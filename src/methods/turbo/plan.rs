@@ -4,7 +4,7 @@ use super::TurboSettings;
 use crate::engine::Wait;
 use crate::likelihood::{SettledEp, in_eigenbasis};
 use crate::methods::{BatchPlan, Given};
-use crate::plan::{Contents, PlanBuilder, ProductOp, Program, Sites, Target, TensorId, TurboOp};
+use crate::plan::{Contents, PlanBuilder, Program, Sites, Target, TensorId, TurboOp};
 use crate::prior::Denoiser;
 use crate::problem::Problem;
 use qcs_kernels::turbo::Scalars;
@@ -109,7 +109,7 @@ pub fn message_passing(
     let log_ratios = plan.param(Denoiser::LOG_RATIOS.to_owned(), &[entries]);
     let round = |plan: &mut PlanBuilder, iterations: usize, resting: TensorId| {
         let z = plan.temporary(Contents::F64(m));
-        plan.push(ProductOp::Project { x: mu, z });
+        problem.a().push(plan, mu, z);
         let ep = SettledEp {
             iterations,
             tolerance: SettledEp::TOLERANCE,
@@ -202,7 +202,7 @@ fn filtered_score(plan: &mut PlanBuilder, problem: &Problem, level: TensorId, si
         });
     });
     let score = plan.temporary(Contents::F32(n));
-    plan.push(ProductOp::BackProject { g, score });
+    problem.a().push_adjoint(plan, g, score);
     (score, filter)
 }
 

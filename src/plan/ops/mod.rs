@@ -7,7 +7,7 @@ mod sampler;
 mod turbo;
 
 pub use likelihood::{EpStart, LikelihoodOp};
-pub use network::{Activation, Conv, NetworkOp, Prepared};
+pub use network::{Activation, Conv, GroupNorm, LevelTerms, NetworkOp, Prepared};
 pub use product::ProductOp;
 pub use sampler::{GammaRule, SamplerOp};
 pub use turbo::{Sites, TurboOp};
@@ -84,6 +84,8 @@ pub enum Packing {
     Conv(Conv),
     /// One value per channel, padded to whole blocks
     Channels,
+    /// As it is
+    Plain,
 }
 
 impl Op {

@@ -9,13 +9,14 @@ mod state_dict;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::published::{Loaded, Tensors, is_checkpoint, is_published};
 use super::{Depth, Ncsnv2, Prior, Schedule, square};
 use crate::files::half::F16;
 use crate::files::safetensors::{self, Slice, Tensor};
 pub use crate::files::torch::Container;
 use crate::files::{quoted, torch, write_atomically};
-use crate::{Error, Result};
-use state_dict::SIGMAS;
+use crate::{Error, ImageShape, Result};
+use state_dict::{FIRST, SIGMAS};
 
 /// What to convert, and into what.
 #[derive(Clone, Debug, Default)]
@@ -130,6 +131,65 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions) -> Result<
         schedule: prior.schedule,
         ..converted
     })
+}
+
+/// Converts a published network of another family than NCSNv2, a folder, a checkpoint or safetensors under its authors' names, into the
+/// safetensors file `output`; none if `input` is no such file.
+///
+/// # Errors
+/// As [`convert`].
+pub fn convert_published(input: &Path, output: &Path, options: &ConvertOptions) -> Result<Option<Prior>> {
+    let side = options.image_size.map(|size| (size, size));
+    let prior = if input.is_dir() {
+        Prior::open_folder(input, side)?
+    } else {
+        let bytes = crate::files::map(input)?;
+        let is_ncsnv2 = |checkpoint: Checkpoint| checkpoint.loaded.shape(FIRST).is_some();
+        if !is_checkpoint(&bytes) {
+            let read = |file: &safetensors::TensorFile<'_>| Ok(file.text("network").is_none() && is_published(file));
+            if !safetensors::read_bytes(input, &bytes, read)? {
+                return Ok(None);
+            }
+            let shape = |channels| side.map(|(height, width)| ImageShape::new(channels, height, width));
+            let prior = Prior::from_bytes(input, &bytes, None);
+            match prior {
+                Err(_) if side.is_some() => Prior::from_bytes(input, &bytes, shape(3))
+                    .or_else(|_| Prior::from_bytes(input, &bytes, shape(1)))?,
+                prior => prior?,
+            }
+        } else if Checkpoint::read(&bytes, options.raw).map_or(true, is_ncsnv2) {
+            return Ok(None);
+        } else {
+            Prior::of_checkpoint(input, &bytes, options.raw, side)?
+        }
+    };
+    write_atomically(output, |out| prior.write_units(input, options.f16, out))?;
+    // Only what the program itself can open is worth keeping.
+    Prior::open(output, None).map(Some)
+}
+
+/// The state dict of a checkpoint, read into memory.
+pub(in crate::prior) struct Checkpoint {
+    pub loaded: Loaded,
+    /// Where in the checkpoint it was
+    pub entry: String,
+}
+
+impl Checkpoint {
+    /// The moving average, or the plain weights if `raw`. The error is the reason in words.
+    pub fn read(bytes: &[u8], raw: bool) -> Result<Self, String> {
+        let (saved, rest) = torch::open(bytes)?;
+        let object = saved.unpickle()?;
+        let mut storages = rest.locate(&object)?;
+        let chosen = state_dict::choose(&object, raw)?;
+        let values = storages.values(&chosen.tensors)?;
+        let tensors = chosen.tensors.iter().zip(values);
+        let loaded = Loaded::of(tensors.map(|((name, tensor), values)| (name.clone(), tensor.shape.clone(), values)));
+        Ok(Self {
+            loaded,
+            entry: chosen.entry,
+        })
+    }
 }
 
 /// A tensor of the state dict, in f32.

@@ -1,4 +1,4 @@
-//! Which of a checkpoint's dicts is NCSNv2's state dict, and what they are called.
+//! Which of a checkpoint's dicts is the network's state dict, and what they are called.
 //!
 //! Known roots: NCSNv2's list [model, optimiser, epoch, step, EMA], a dict with entries such as `model` and `ema`, and
 //! a bare state dict. A set of weights is recognised by its first convolution, not by its place.
@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use super::Weights;
 use crate::files::quoted;
 use crate::files::torch::{Id, Node, Pickle, Strided, Value};
+use crate::prior::published::FIRSTS;
 
 /// The tensor by which NCSNv2's weights are recognised.
 pub(super) const FIRST: &str = "begin_conv.weight";
@@ -67,7 +68,10 @@ pub(super) fn choose<'a>(pickle: &Pickle<'a>, raw: bool) -> Result<Chosen<'a>, S
             return Err(format!("holds averaged weights only ({entry}), not the raw ones"));
         }
         (None, None) => {
-            return Err(format!("holds no weights of NCSNv2: its root is {}", outline(pickle)));
+            return Err(format!(
+                "holds no weights of a network that is known: its root is {}",
+                outline(pickle)
+            ));
         }
     };
     let entry = entry_name(picked.key);
@@ -135,7 +139,7 @@ impl<'a> Search<'_, 'a> {
         }
         let heap = &self.pickle.heap;
         let found = if let Some(entries) = heap.entries(value) {
-            let first = |entry: &(Value<'a>, Value<'a>)| matches!(entry.0, Value::Str(key) if bare(key) == FIRST);
+            let first = |entry: &(Value<'a>, Value<'a>)| matches!(entry.0, Value::Str(key) if is_first(bare(key)));
             if entries.iter().any(first) {
                 Some(value)
             } else if depth < DEEPEST {
@@ -167,10 +171,15 @@ fn is_average(name: &str) -> bool {
         .any(|word| word.starts_with("ema") || word == "shadow")
 }
 
-/// A name without the prefixes that `DataParallel` adds.
+/// Whether a network's weights are recognised by a tensor of this name.
+fn is_first(name: &str) -> bool {
+    name == FIRST || FIRSTS.contains(&name)
+}
+
+/// A name without the prefixes that `DataParallel` and EDM's wrapper add.
 fn bare(name: &str) -> &str {
     let mut name = name;
-    while let Some(rest) = name.strip_prefix("module.") {
+    while let Some(rest) = name.strip_prefix("module.").or_else(|| name.strip_prefix("model.")) {
         name = rest;
     }
     name

@@ -16,6 +16,8 @@ mod tensor_kernels;
 pub mod winograd;
 
 use self::statistics::{rows_per_image, statistics_len};
+#[cfg(not(target_arch = "nvptx64"))]
+use super::activation::Function;
 use super::padded;
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
@@ -40,7 +42,7 @@ pub struct ConvArgs {
     pub statistics: Global<f32>,
     /// Images of the batch.
     pub images: u32,
-    /// Blocks of eight input channels, at most [`MOST_IN_BLOCKS`].
+    /// Blocks of eight input channels; times the taps at most [`MOST_STEPS`].
     pub in_blocks: u32,
     /// Blocks of eight output channels.
     pub out_blocks: u32,
@@ -111,8 +113,8 @@ const NARROW: Tile = Tile {
     kernels: ["conv_f32_128x8_none", "conv_f32_128x8_elu", "conv_f32_128x8_norm_elu"],
 };
 
-/// Input channels that a layer may have, in blocks: the kernels keep a table of steps, of 9·64 + 1 entries.
-pub const MOST_IN_BLOCKS: u32 = 64;
+/// Blocks of input channels times taps that a layer may have: the kernels keep a table of steps, of 9·64 + 1 entries.
+pub const MOST_STEPS: u32 = 9 * 64;
 
 /// What a step of the main loop costs a multiprocessor: in cycles for every block, and once for all blocks that it holds at a
 /// time, [`WAITING`]. From a simulator of the V100: `benches/predict/src/model.rs`.
@@ -189,11 +191,11 @@ unsafe impl Arguments for ConvArgs {
             (_, true) => norm_elu,
         }
     }
-    /// Panics if there are more than [`MOST_IN_BLOCKS`] of them.
+    /// Panics if there are more than [`MOST_STEPS`].
     fn launch(&self) -> Launch {
         assert!(
-            self.in_blocks <= MOST_IN_BLOCKS,
-            "a convolution of more than 512 input channels"
+            self.in_blocks * self.taps <= MOST_STEPS,
+            "a convolution of more steps than its table holds"
         );
         let tile = self.tile();
         Launch {
@@ -286,15 +288,13 @@ pub fn conv(
 
 /// The twin of the activation: one image, with `[2, channels]` coefficients where there is a norm.
 #[cfg(not(target_arch = "nvptx64"))]
-pub fn activate(input: &mut [f32], coefficients: Option<&[f32]>, pixels: usize, with_elu: bool) {
+pub fn activate(input: &mut [f32], coefficients: Option<&[f32]>, pixels: usize, function: Function) {
     let channels = input.len() / pixels;
     for (at, value) in input.iter_mut().enumerate() {
         let channel = at / BLOCK / pixels * BLOCK + at % BLOCK;
         let (scale, shift) = coefficients.map_or((1.0, 0.0), |c| (c[channel], c[channels + channel]));
-        if with_elu {
-            let normed = f64::from(*value) * f64::from(scale) + f64::from(shift);
-            *value = super::elu::elu(normed as f32);
-        }
+        let normed = f64::from(*value) * f64::from(scale) + f64::from(shift);
+        *value = function.at(normed as f32);
     }
 }
 

@@ -8,7 +8,7 @@ use super::rounding::Rounding;
 use crate::float::Float;
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
-use crate::network::elu::elu;
+use crate::network::activation::Function;
 
 /// Activates and rounds a feature map. A thread takes half a block of a pixel.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +26,8 @@ pub struct ConvPrepareArgs {
     pub in_blocks: u32,
     /// Height times width.
     pub pixels: u32,
-    /// 1 if the input passes ELU, after its norm if it has coefficients; 0 if it is only rounded.
-    pub elu: u32,
+    /// The code of the [`Function`] that the input passes, after its norm if it has coefficients.
+    pub activation: u32,
     /// The code of a [`Rounding`].
     pub precision: u32,
     /// Nothing.
@@ -66,13 +66,13 @@ pub const fn prepared_words(precision: Rounding, images: usize, channels: usize,
 
 /// Channels of a pixel, activated.
 #[inline(always)]
-fn activated<const N: usize>(values: [f32; N], coefficients: Option<[[f32; N]; 2]>, with_elu: bool) -> [f32; N] {
+fn activated<const N: usize>(values: [f32; N], coefficients: Option<[[f32; N]; 2]>, function: Function) -> [f32; N] {
     core::array::from_fn(|c| {
         let value = match coefficients {
             Some([scale, shift]) => values[c].fma(scale[c], shift[c]),
             None => values[c],
         };
-        if with_elu { elu(value) } else { value }
+        function.at(value)
     })
 }
 
@@ -84,7 +84,7 @@ pub fn conv_prepare(
     input: &[f32],
     coefficients: Option<&[f32]>,
     pixels: usize,
-    with_elu: bool,
+    function: Function,
     output: &mut [f32],
 ) {
     let channels = input.len() / pixels;
@@ -97,7 +97,7 @@ pub fn conv_prepare(
         let first = at / pixels * BLOCK;
         let of_block = |row: usize, all: &[f32]| core::array::from_fn(|c| all[row * channels + first + c]);
         let coefficients = coefficients.map(|all| [of_block(0, all), of_block(1, all)]);
-        *to = activated(*from, coefficients, with_elu).map(|value| super::rounding::round(precision, value));
+        *to = activated(*from, coefficients, function).map(|value| super::rounding::round(precision, value));
     }
 }
 
@@ -129,7 +129,10 @@ mod kernel {
                 let at = image as usize * 2 * wide + block as usize * BLOCK + half;
                 [args.coefficients.read4(at), args.coefficients.read4(at + wide)]
             });
-            Some((activated(values, coefficients, args.elu != 0), index as usize))
+            Some((
+                activated(values, coefficients, Function::of(args.activation)),
+                index as usize,
+            ))
         }
     }
 

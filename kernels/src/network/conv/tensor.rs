@@ -5,7 +5,7 @@
 //! a block deal the units among them and add up their sums in the end: so every output is summed in the same order in
 //! tiles of any size.
 
-use super::MOST_IN_BLOCKS;
+use super::MOST_STEPS;
 use super::rounding::Rounding;
 use super::statistics::{rows_per_image, statistics_len};
 use crate::global::Global;
@@ -156,9 +156,9 @@ unsafe impl Arguments for TensorConvArgs {
             tf32
         }
     }
-    /// Panics if there are more than [`MOST_IN_BLOCKS`] units, or 4 GiB of input.
+    /// Panics if there are more than [`MOST_STEPS`] of them, or 4 GiB of input.
     fn launch(&self) -> Launch {
-        assert!(self.units <= MOST_IN_BLOCKS, "a convolution of too many input channels");
+        assert!(self.units <= MOST_STEPS, "a convolution of too many input channels");
         let pixels = u64::from(self.images) * u64::from(self.height * self.width);
         let bytes = pixels * u64::from(self.units) * 32;
         assert!(

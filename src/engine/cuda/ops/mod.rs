@@ -51,7 +51,7 @@ impl Caller<'_> {
         let scratch = instruction.scratch.start;
         match &instruction.op {
             Op::Network(op) => self.network(op, instruction.scratch.clone()),
-            Op::Product(op) => vec![self.product(op)],
+            Op::Product(op) => self.product(op),
             Op::Likelihood(op) => self.likelihood(op, scratch),
             Op::Sampler(op) => self.sampler(op, scratch),
             Op::Turbo(op) => vec![self.turbo(op)],

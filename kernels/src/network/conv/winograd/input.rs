@@ -1,4 +1,4 @@
-//! Bᵀ·d·B of every tile of a map, activated on the way: norm and ELU, then zeros around it.
+//! Bᵀ·d·B of every tile of a map, activated on the way: norm and ELU or SiLU, then zeros around it.
 
 use super::{THREADS, Tiling};
 use crate::global::Global;
@@ -18,8 +18,9 @@ pub struct WinogradInputArgs {
     pub images: u32,
     /// Blocks of eight channels.
     pub in_blocks: u32,
-    /// 1 if the input passes ELU, after its norm if it has coefficients; 0 if it is taken as it is.
-    pub elu: u32,
+    /// The code of the [`Function`](crate::network::activation::Function) that the input passes: none, ELU, with its norm if it has
+    /// coefficients, or SiLU behind a norm.
+    pub activation: u32,
     /// Of the map.
     pub tiling: Tiling,
 }
@@ -27,10 +28,11 @@ pub struct WinogradInputArgs {
 // SAFETY: repr(C), words of eight bytes and eight of four.
 unsafe impl Arguments for WinogradInputArgs {
     fn kernel(&self) -> &'static str {
-        match (self.elu, self.coefficients.is_some()) {
+        match (self.activation, self.coefficients.is_some()) {
             (0, _) => "winograd_input_none",
-            (_, false) => "winograd_input_elu",
-            (_, true) => "winograd_input_norm_elu",
+            (1, false) => "winograd_input_elu",
+            (1, true) => "winograd_input_norm_elu",
+            _ => "winograd_input_norm_silu",
         }
     }
     fn launch(&self) -> Launch {
@@ -49,11 +51,13 @@ mod kernels {
     use super::*;
     use crate::device::launch_bounds;
     use crate::float::Float;
+    use crate::network::activation::silu;
     use crate::network::elu::elu;
 
     const NONE: u32 = 0;
     const ELU: u32 = 1;
     const NORM_ELU: u32 = 2;
+    const NORM_SILU: u32 = 3;
 
     #[inline(always)]
     unsafe fn run<const ACTIVATION: u32>(args: &WinogradInputArgs) {
@@ -83,7 +87,7 @@ mod kernels {
                 six(|j| args.input.read((row + columns[j].0 * wide) as usize))
             });
             let (mut scale, mut shift) = (1.0, 0.0);
-            if ACTIVATION == NORM_ELU {
+            if ACTIVATION == NORM_ELU || ACTIVATION == NORM_SILU {
                 let channels = args.in_blocks * wide;
                 let at = (place.image * 2 * channels + place.block * wide + place.channel) as usize;
                 scale = args.coefficients.read(at);
@@ -91,6 +95,7 @@ mod kernels {
             }
             let activated = |value: f32| match ACTIVATION {
                 NORM_ELU => elu(value.fma(scale, shift)),
+                NORM_SILU => silu(value.fma(scale, shift)),
                 ELU => elu(value),
                 _ => value,
             };
@@ -130,5 +135,6 @@ mod kernels {
         winograd_input_none: NONE;
         winograd_input_elu: ELU;
         winograd_input_norm_elu: NORM_ELU;
+        winograd_input_norm_silu: NORM_SILU;
     }
 }

@@ -1,30 +1,44 @@
 //! The score network in the blocked layout.
 
+mod attention;
+mod concat;
 pub mod conv;
+mod dense;
 mod elu;
+mod embed;
+mod group_norm;
 mod load_image;
 mod load_scaled;
 mod max_pool;
 mod mean_pool;
 mod norm_coefficients;
+mod resample;
 mod resize_add;
 mod store_mixed;
 mod store_score;
 
 use std::ops::Range;
 
+use qcs_kernels::network::group_norm::GroupNorm;
+
 use crate::Result;
 use crate::engine::cpu::memory::Operands;
 use crate::engine::cpu::session::CpuSession;
-use crate::plan::{Activation, Contents, Conv, NetworkOp, TensorId};
+use crate::plan::{Contents, Conv, NetworkOp, PlanBuilder, TensorId};
+use attention::{AttentionShape, attention};
+use concat::concat;
 pub use conv::BLOCK;
 use conv::{Algorithm, ConvShape, Prologue, conv};
+use dense::dense;
 use elu::elu_map;
+use embed::embed;
+use group_norm::{LevelTerms, group_norm};
 use load_image::load_image;
 use load_scaled::load_scaled;
 use max_pool::max_pool;
 use mean_pool::mean_pool;
 use norm_coefficients::{NormParams, norm_coefficients};
+use resample::{Resample, resample};
 use resize_add::resize_add;
 use store_mixed::store_mixed;
 use store_score::store_score;
@@ -47,16 +61,16 @@ impl CpuSession<'_> {
                 let (channels, pixels) = (channels(output), pixels(output));
                 load_image(self.threads, at.read(x), channels, pixels, at.write(output));
             }
-            NetworkOp::LoadScaled { x, level, output } => {
-                let (channels, pixels) = (channels(output) - 1, pixels(output));
-                let (x, level) = (at.read(x), at.read(level));
-                load_scaled(self.threads, x, level, channels, pixels, at.write(output));
+            NetworkOp::LoadScaled { x, level, kind, output } => {
+                let (wide, pixels) = (channels(output), pixels(output));
+                let (x, level): (&[f32], _) = (at.read(x), at.read(level));
+                let channels = (x.len() / plan.batch / pixels, wide);
+                load_scaled(self.threads, kind, x, level, channels, pixels, at.write(output));
             }
             NetworkOp::Conv(op) => {
-                let prologue = match op.activation {
-                    Activation::None => Prologue::None,
-                    Activation::Elu => Prologue::Elu,
-                    Activation::NormElu(coefficients) => Prologue::NormElu(at.read(coefficients)),
+                let prologue = Prologue {
+                    coefficients: op.activation.coefficients().map(|tensor| at.read(tensor)),
+                    function: op.activation.function(),
                 };
                 conv(
                     self.threads,
@@ -88,6 +102,73 @@ impl CpuSession<'_> {
                 let (input, output) = (at.read(input), at.write(output));
                 norm_coefficients(self.threads, isa, input, pixels, params, output);
             }
+            NetworkOp::GroupNorm(op) => {
+                let (gamma, beta) = (self.param(op.gamma), self.param(op.beta));
+                let norm = GroupNorm {
+                    gamma,
+                    beta,
+                    of_group: gamma.len() / op.groups,
+                    epsilon: op.epsilon,
+                };
+                let terms = op.terms.map(|terms| LevelTerms {
+                    kind: terms.kind,
+                    values: at.read(terms.tensor),
+                    first: terms.first,
+                });
+                let (pixels, moments) = (pixels(op.input), at.scratch(scratch));
+                let (input, output) = (at.read(op.input), at.write(op.output));
+                group_norm(self.threads, isa, input, pixels, norm, terms, moments, output);
+            }
+            NetworkOp::Resample {
+                input,
+                activation,
+                how,
+                factor,
+                output,
+            } => {
+                let op = Resample {
+                    how,
+                    function: activation.function(),
+                    factor,
+                    coefficients: activation.coefficients().map(|tensor| at.read(tensor)),
+                    blocks: channels(input).div_ceil(BLOCK),
+                    size: size(input),
+                };
+                resample(self.threads, isa, op, at.read(input), at.write(output));
+            }
+            NetworkOp::Concat { first, second, output } => {
+                let (first, second) = (at.read(first), at.read(second));
+                concat(self.threads, first, second, plan.batch, at.write(output));
+            }
+            NetworkOp::Attention { input, heads, output } => {
+                let shape = attention_shape(plan.batch, heads, plan.tensor(output).contents);
+                let (input, scratch) = (at.read(input), at.scratch(scratch));
+                attention(self.threads, isa, shape, input, scratch, at.write(output));
+            }
+            NetworkOp::Embed {
+                level,
+                told,
+                cosines_first,
+                frequencies,
+                table,
+                output,
+            } => {
+                let (level, frequencies) = (at.read(level), self.param(frequencies));
+                let table = table.map_or(&[][..], |table| self.param(table));
+                let output = at.write(output);
+                embed(self.threads, told, cosines_first, level, frequencies, table, output);
+            }
+            NetworkOp::Dense {
+                input,
+                weight,
+                bias,
+                silu,
+                output,
+            } => {
+                let (weights, bias) = (self.param(weight), self.param(bias));
+                let (input, output) = (at.read(input), at.write(output));
+                dense(self.threads, isa, input, weights, bias, silu, output);
+            }
             NetworkOp::Elu { input, output } => {
                 let plane = pixels(input) * BLOCK;
                 elu_map(self.threads, isa, at.read(input), plane, at.write(output));
@@ -114,10 +195,16 @@ impl CpuSession<'_> {
                 let (input, level) = (at.read(input), at.read(level));
                 store_score(self.threads, input, channels, pixels, level, at.write(score));
             }
-            NetworkOp::StoreMixed { x, input, level, score } => {
+            NetworkOp::StoreMixed {
+                x,
+                input,
+                level,
+                kind,
+                score,
+            } => {
                 let (channels, pixels) = (channels(input), pixels(input));
                 let (x, input, level) = (at.read(x), at.read(input), at.read(level));
-                store_mixed(self.threads, x, input, channels, pixels, level, at.write(score));
+                store_mixed(self.threads, kind, x, input, channels, pixels, level, at.write(score));
             }
             NetworkOp::CallOut { x, level, score } => {
                 let prior = self.constants.prior.expect("a plan with a network has a prior");
@@ -125,6 +212,33 @@ impl CpuSession<'_> {
             }
         }
         Ok(())
+    }
+}
+
+fn attention_shape(batch: usize, heads: usize, output: Contents) -> AttentionShape {
+    let (channels, height, width) = output.feature();
+    AttentionShape {
+        batch,
+        blocks: channels / BLOCK,
+        heads,
+        pixels: height * width,
+    }
+}
+
+/// Bytes of working memory of an op.
+pub fn scratch_bytes(op: &NetworkOp, plan: &PlanBuilder, threads: usize) -> usize {
+    let bytes = |id| plan.batch() * plan.contents(id).bytes(BLOCK);
+    match *op {
+        NetworkOp::Conv(conv) => {
+            let shape = conv_shape(plan.batch(), &conv, |id| plan.contents(id));
+            4 * shape.scratch_len(threads)
+        }
+        NetworkOp::MaxPool { input, .. } => bytes(input),
+        NetworkOp::GroupNorm(norm) => bytes(norm.output),
+        NetworkOp::Attention { heads, output, .. } => {
+            4 * attention_shape(plan.batch(), heads, plan.contents(output)).scratch_len(threads)
+        }
+        _ => 0,
     }
 }
 

@@ -25,29 +25,38 @@ pub fn norm_coefficients(
     params: NormParams<'_>,
     output: &mut [f32],
 ) {
-    let channels = params.gamma.len();
-    let blocks = channels.div_ceil(BLOCK);
-    let padded = blocks * BLOCK;
-    let images = output.len() / (2 * padded);
-    {
-        let output = Parts::new(output);
-        threads.run(images * blocks, &|index| {
-            let (image, block) = (index / blocks, index % blocks);
-            let plane = &input[index * pixels * BLOCK..(index + 1) * pixels * BLOCK];
-            let at = image * 2 * padded + block * BLOCK;
-            // SAFETY: each task writes the eight means and the eight variances of its own block.
-            let (means, variances) = unsafe {
-                (
-                    output.part(at..at + BLOCK),
-                    output.part(at + padded..at + padded + BLOCK),
-                )
-            };
-            dispatch!(isa, plane_moments(plane: &[f32], means: &mut [f32], variances: &mut [f32]));
-        });
-    }
+    let padded = params.gamma.len().next_multiple_of(BLOCK);
+    moments_of_planes(threads, isa, input, pixels, padded, output);
     threads.for_each(output, 2 * padded, &|_, moments| {
         let (means, variances) = moments.split_at_mut(padded);
         finish_norm(params, means, variances);
+    });
+}
+
+/// Means and biased variances of every channel, `[images, 2, channels padded]`. A task is a plane.
+pub fn moments_of_planes(
+    threads: &mut Threads,
+    isa: Isa,
+    input: &[f32],
+    pixels: usize,
+    padded: usize,
+    output: &mut [f32],
+) {
+    let blocks = padded / BLOCK;
+    let images = output.len() / (2 * padded);
+    let output = Parts::new(output);
+    threads.run(images * blocks, &|index| {
+        let (image, block) = (index / blocks, index % blocks);
+        let plane = &input[index * pixels * BLOCK..(index + 1) * pixels * BLOCK];
+        let at = image * 2 * padded + block * BLOCK;
+        // SAFETY: each task writes the eight means and the eight variances of its own block.
+        let (means, variances) = unsafe {
+            (
+                output.part(at..at + BLOCK),
+                output.part(at + padded..at + padded + BLOCK),
+            )
+        };
+        dispatch!(isa, plane_moments(plane: &[f32], means: &mut [f32], variances: &mut [f32]));
     });
 }
 

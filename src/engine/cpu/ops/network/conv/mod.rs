@@ -9,9 +9,10 @@ mod winograd;
 
 /// Channels per block: one AVX2 register.
 pub use qcs_kernels::launch::BLOCK;
+use qcs_kernels::network::activation::Function;
 use qcs_kernels::network::conv::rounding::{Rounding, round};
 
-use crate::engine::cpu::simd::{F32x8, F64x4, Isa, dispatch, elu};
+use crate::engine::cpu::simd::{F32x8, F64x4, Isa, activate, dispatch, elu};
 use crate::engine::cpu::threads::Threads;
 pub use algorithm::Algorithm;
 use winograd::Tiling;
@@ -133,11 +134,18 @@ impl PackedConv {
 
 /// What is done to the input on its way.
 #[derive(Clone, Copy)]
-pub enum Prologue<'a> {
-    None,
-    Elu,
-    /// Per image `[2, in_blocks · 8]`: scale and shift
-    NormElu(&'a [f32]),
+pub struct Prologue<'a> {
+    /// Per image `[2, in_blocks · 8]`: scale and shift of its norm
+    pub coefficients: Option<&'a [f32]>,
+    pub function: Function,
+}
+
+impl Prologue<'_> {
+    #[cfg(test)]
+    const fn of(function: Function) -> Self {
+        let coefficients = None;
+        Self { coefficients, function }
+    }
 }
 
 /// Floats that a task rounds.
@@ -164,9 +172,11 @@ pub fn conv(
     for first in (0..shape.batch).step_by(images) {
         let part = shape.of_batch(images.min(shape.batch - first));
         let range = |len: usize| first * len..(first + part.batch) * len;
-        let prologue = match prologue {
-            Prologue::NormElu(all) => Prologue::NormElu(&all[range(2 * shape.in_blocks * BLOCK)]),
-            other => other,
+        let prologue = Prologue {
+            coefficients: prologue
+                .coefficients
+                .map(|all| &all[range(2 * shape.in_blocks * BLOCK)]),
+            ..prologue
         };
         let residual = residual.map(|r| &r[range(out_len)]);
         let output = &mut output[range(out_len)];
@@ -195,15 +205,12 @@ fn pad(threads: &mut Threads, isa: Isa, shape: ConvShape, input: &[f32], prologu
         let source = &input[index * plane..(index + 1) * plane];
         let (image, block) = (index / shape.in_blocks, index % shape.in_blocks);
         let channels = shape.in_blocks * BLOCK;
-        let coefficients = match prologue {
-            Prologue::NormElu(all) => {
-                let of_image = &all[image * 2 * channels..(image + 1) * 2 * channels];
-                Some((&of_image[block * BLOCK..], &of_image[channels + block * BLOCK..]))
-            }
-            _ => None,
-        };
-        let activate = !matches!(prologue, Prologue::None);
-        dispatch!(isa, pad_plane(shape: ConvShape, source: &[f32], coefficients: Option<(&[f32], &[f32])>, activate: bool, padded: &mut [f32]));
+        let coefficients = prologue.coefficients.map(|all| {
+            let of_image = &all[image * 2 * channels..(image + 1) * 2 * channels];
+            (&of_image[block * BLOCK..], &of_image[channels + block * BLOCK..])
+        });
+        let function = prologue.function;
+        dispatch!(isa, pad_plane(shape: ConvShape, source: &[f32], coefficients: Option<(&[f32], &[f32])>, function: Function, padded: &mut [f32]));
     });
 }
 
@@ -212,9 +219,24 @@ fn pad_plane<F: F32x8, D: F64x4>(
     shape: ConvShape,
     source: &[f32],
     coefficients: Option<(&[f32], &[f32])>,
-    activate: bool,
+    function: Function,
     padded: &mut [f32],
 ) {
+    let (scale, shift) = coefficients.map_or((F::splat(1.0), F::splat(0.0)), |(a, b)| (F::load(a), F::load(b)));
+    match (function, coefficients) {
+        (Function::Identity, None) => pad_with(shape, source, padded, |x: F| x),
+        (Function::Elu, None) => pad_with(shape, source, padded, elu::<F>),
+        (Function::Elu, Some(_)) => pad_with(shape, source, padded, |x: F| elu(x.mul_add(scale, shift))),
+        (Function::Silu, _) => pad_with(shape, source, padded, |x: F| {
+            activate(Function::Silu, x.mul_add(scale, shift))
+        }),
+        (other, _) => pad_with(shape, source, padded, |x: F| activate(other, x.mul_add(scale, shift))),
+    }
+}
+
+/// The padded copy of a plane, each value through `activated`.
+#[inline(always)]
+fn pad_with<F: F32x8>(shape: ConvShape, source: &[f32], padded: &mut [f32], activated: impl Fn(F) -> F) {
     let pad = shape.pad();
     let (_, width) = shape.padded();
     let row = shape.width * BLOCK;
@@ -223,21 +245,12 @@ fn pad_plane<F: F32x8, D: F64x4>(
     zero::<F>(top);
     let (middle, bottom) = rest.split_at_mut(shape.height * width * BLOCK);
     zero::<F>(bottom);
-    let (scale, shift) = coefficients.map_or((F::splat(1.0), F::splat(0.0)), |(a, b)| (F::load(a), F::load(b)));
     for (from, to) in source.chunks_exact(row).zip(middle.chunks_exact_mut(width * BLOCK)) {
         zero::<F>(&mut to[..margin]);
         zero::<F>(&mut to[margin + row..]);
         let to = &mut to[margin..margin + row];
-        if !activate {
-            to.copy_from_slice(from);
-        } else if coefficients.is_none() {
-            for (from, to) in from.chunks_exact(BLOCK).zip(to.chunks_exact_mut(BLOCK)) {
-                elu(F::load(from)).store(to);
-            }
-        } else {
-            for (from, to) in from.chunks_exact(BLOCK).zip(to.chunks_exact_mut(BLOCK)) {
-                elu(F::load(from).mul_add(scale, shift)).store(to);
-            }
+        for (from, to) in from.chunks_exact(BLOCK).zip(to.chunks_exact_mut(BLOCK)) {
+            activated(F::load(from)).store(to);
         }
     }
 }
@@ -253,7 +266,7 @@ fn zero<F: F32x8>(margin: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use qcs_kernels::network::conv::{Layer, activate, conv as twin};
+    use qcs_kernels::network::conv::{Layer, activate as twin_of_activation, conv as twin};
 
     /// A feature map of these channels, its padding 0.
     fn block(x: &[f32], channels: usize, pixels: usize) -> Vec<f32> {
@@ -304,7 +317,8 @@ mod tests {
             algorithm,
         };
         let packed = PackedConv::new(shape, &weight, Some(&bias), outputs, inputs);
-        let prologue = if elu_first { Prologue::Elu } else { Prologue::None };
+        let function = if elu_first { Function::Elu } else { Function::Identity };
+        let prologue = Prologue::of(function);
         let (input, added) = (block(&x, inputs, pixels), block(&residual, outputs, pixels));
         let output = by_two_threads(isa, shape, &packed, &input, prologue, Some(&added));
 
@@ -317,7 +331,7 @@ mod tests {
             dilation: taps.1,
         };
         let (mut activated, mut expected) = (input, vec![f32::NAN; output.len()]);
-        activate(&mut activated, None, pixels, elu_first);
+        twin_of_activation(&mut activated, None, pixels, function);
         twin(layer, &activated, size.0, size.1, Some(&added), &mut expected);
         let sum_of_terms = (inputs * taps_count + 2) as f32;
         // Each term is below 1 in size and is rounded once, as is each partial sum. Winograd's sums are of numbers up to some
@@ -400,7 +414,10 @@ mod tests {
                 shape,
                 &packed,
                 input,
-                Prologue::NormElu(norms),
+                Prologue {
+                    coefficients: Some(norms),
+                    function: Function::Elu,
+                },
                 Some(residual),
             )
         };
@@ -439,8 +456,8 @@ mod tests {
             let (inputs, outputs) = (in_blocks * BLOCK, out_blocks * BLOCK);
             let packed = PackedConv::new(shape, &random(outputs * inputs * 9, 1), None, outputs, inputs);
             let input = random(inputs * 3 * 14 * 9, 2);
-            let [wide, narrow] =
-                [Isa::Avx512, Isa::Avx2].map(|isa| by_two_threads(isa, shape, &packed, &input, Prologue::Elu, None));
+            let [wide, narrow] = [Isa::Avx512, Isa::Avx2]
+                .map(|isa| by_two_threads(isa, shape, &packed, &input, Prologue::of(Function::Elu), None));
             assert!(wide.iter().zip(&narrow).all(|(a, b)| a.to_bits() == b.to_bits()));
         }
     }
@@ -493,7 +510,7 @@ mod tests {
                 shape,
                 &packed,
                 &input,
-                Prologue::Elu,
+                Prologue::of(Function::Elu),
                 None,
                 None,
                 scratch,

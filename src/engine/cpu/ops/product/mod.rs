@@ -1,7 +1,12 @@
-//! Products of the measurement matrix or of U with a batch of vectors, in f64.
+//! Products of A or of U with a batch of vectors, in f64: of matrices, and the parts of an operator without one.
 //!
 //! Each result is summed in an order that depends on the matrix only, so a state's numbers do not depend on the other
 //! states of its batch. The matrix is streamed once per group of four states.
+
+mod along;
+
+use qcs_kernels::product::butterflies::butterflies;
+use qcs_kernels::product::pick::pick;
 
 use crate::engine::cpu::simd::{F32x8, F64x4, Isa, dispatch};
 use crate::engine::cpu::threads::Threads;
@@ -10,7 +15,8 @@ use std::ops::Range;
 
 use crate::engine::cpu::memory::Operands;
 use crate::engine::cpu::session::CpuSession;
-use crate::plan::ProductOp;
+use crate::plan::{ArrayId, ProductOp};
+use crate::problem::Array;
 
 impl CpuSession<'_> {
     pub(in crate::engine::cpu) fn product(&mut self, op: &ProductOp, scratch: Range<usize>) {
@@ -21,6 +27,7 @@ impl CpuSession<'_> {
         };
         let scratch = at.scratch::<f64>(scratch);
         let (m, n) = (self.problem().a().rows(), self.problem().a().cols());
+        let array = |id: ArrayId| self.arrays[id.index()];
         match *op {
             ProductOp::Project { x, z } => {
                 let (wide, transposed) = scratch.split_at_mut(batch * n);
@@ -46,15 +53,62 @@ impl CpuSession<'_> {
                 matrix_times(self.threads, isa, u, m, at.read(input), scratch);
                 transpose(self.threads, scratch, batch, at.write(output));
             }
+            ProductOp::Widen { x, output, signs } => {
+                let (x, signs) = (at.read::<f32>(x), signs.map(|id| array(id).f32s()));
+                self.threads
+                    .for_each(at.write(output), n, &|state, output: &mut [f64]| {
+                        for (i, (to, &x)) in output.iter_mut().zip(&x[state * n..]).enumerate() {
+                            *to = f64::from(x) * signs.map_or(1.0, |signs| f64::from(signs[i]));
+                        }
+                    });
+            }
+            ProductOp::Narrow { input, x, signs } => {
+                let (input, signs) = (at.read::<f64>(input), signs.map(|id| array(id).f32s()));
+                self.threads.for_each(at.write(x), n, &|state, x: &mut [f32]| {
+                    for (i, (to, &value)) in x.iter_mut().zip(&input[state * n..]).enumerate() {
+                        *to = (value * signs.map_or(1.0, |signs| f64::from(signs[i]))) as f32;
+                    }
+                });
+            }
+            ProductOp::Along {
+                matrix,
+                transposed,
+                axis,
+                input,
+                output,
+            } => {
+                let matrices = (array(matrix).f64s(), array(transposed).f64s());
+                along::along(self.threads, isa, matrices, axis, at.read(input), at.write(output));
+            }
+            ProductOp::Butterflies {
+                length,
+                inner,
+                input,
+                output,
+            } => {
+                let (input, block) = (at.read::<f64>(input), length * inner);
+                self.threads
+                    .for_each(at.write(output), block, &|slice, output: &mut [f64]| {
+                        output.copy_from_slice(&input[slice * block..][..block]);
+                        dispatch!(isa, transform(length: usize, inner: usize, output: &mut [f64]));
+                    });
+            }
+            ProductOp::Pick { index, input, output } => {
+                let (index, input) = (array(index).u32s(), at.read::<f64>(input));
+                let from = input.len() / batch;
+                self.threads
+                    .for_each(at.write(output), index.len(), &|state, output: &mut [f64]| {
+                        pick(&input[state * from..][..from], index, output);
+                    });
+            }
         }
     }
 }
 
-/// A row-major matrix in the precision it is stored in.
-#[derive(Clone, Copy)]
-pub enum MatrixRef<'a> {
-    F32(&'a [f32]),
-    F64(&'a [f64]),
+/// The twin, compiled for the machine's registers.
+#[inline(always)]
+fn transform<F: F32x8, D: F64x4>(length: usize, inner: usize, values: &mut [f64]) {
+    butterflies(length, inner, values);
 }
 
 /// States that share one pass over the matrix.
@@ -97,19 +151,20 @@ impl Element for f64 {
 /// y = A·x for each state: `x` is `[states, columns]`, `y` `[rows, states]`, A `[rows, columns]`.
 ///
 /// The result comes transposed, so that a task writes one contiguous piece; see [`transpose`].
-pub fn matrix_times(threads: &mut Threads, isa: Isa, a: MatrixRef<'_>, columns: usize, x: &[f64], y: &mut [f64]) {
+pub fn matrix_times(threads: &mut Threads, isa: Isa, a: Array<'_>, columns: usize, x: &[f64], y: &mut [f64]) {
     let states = x.len() / columns;
     threads.for_each(y, ROWS * states, &|task, y| {
         let first = task * ROWS;
         match a {
-            MatrixRef::F32(a) => {
+            Array::F32(a) => {
                 let a = &a[first * columns..][..y.len() / states * columns];
                 dispatch!(isa, rows_f32(a: &[f32], columns: usize, x: &[f64], y: &mut [f64]))
             }
-            MatrixRef::F64(a) => {
+            Array::F64(a) => {
                 let a = &a[first * columns..][..y.len() / states * columns];
                 dispatch!(isa, rows_f64(a: &[f64], columns: usize, x: &[f64], y: &mut [f64]))
             }
+            Array::U32(_) => unreachable!("a matrix has entries"),
         }
     });
 }
@@ -183,17 +238,18 @@ fn dot<E: Element, D: F64x4, const R: usize, const S: usize>(
 /// y = Aᵀ·g for each state: `g` is `[states, rows]`, `y` is `[column tiles][states][256]`, the last tile narrower.
 ///
 /// The result comes in tiles, so that a task writes one contiguous piece; see [`untile`].
-pub fn transposed_times(threads: &mut Threads, isa: Isa, a: MatrixRef<'_>, columns: usize, g: &[f64], y: &mut [f64]) {
+pub fn transposed_times(threads: &mut Threads, isa: Isa, a: Array<'_>, columns: usize, g: &[f64], y: &mut [f64]) {
     let states = y.len() / columns;
     threads.for_each(y, COLUMNS * states, &|task, y| {
         let first = task * COLUMNS;
         match a {
-            MatrixRef::F32(a) => {
+            Array::F32(a) => {
                 dispatch!(isa, columns_f32(a: &[f32], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]))
             }
-            MatrixRef::F64(a) => {
+            Array::F64(a) => {
                 dispatch!(isa, columns_f64(a: &[f64], columns: usize, first: usize, g: &[f64], states: usize, y: &mut [f64]))
             }
+            Array::U32(_) => unreachable!("a matrix has entries"),
         }
     });
 }

@@ -1,0 +1,181 @@
+//! Checkpoints as their authors published them, as priors: what family a set of tensors belongs to, the list of units that it is,
+//! and each weight under the name and in the order of `units/`.
+//!
+//! A weight that is missing, left over or of another shape is refused by its name; nothing goes on without it.
+
+mod adm;
+mod builder;
+mod ddim;
+mod diffusers;
+mod drunet;
+mod edm;
+mod open;
+mod source;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::collections::{HashMap, HashSet};
+
+use super::units::UnitNetwork;
+use super::{Prior, parameters};
+use crate::files::quoted;
+use builder::{Arrangement, Part};
+pub use diffusers::is_folder;
+pub(super) use open::{is_checkpoint, is_published};
+pub use source::{Loaded, Tensors};
+
+/// What a front end makes of a set of tensors.
+pub struct Translation {
+    pub network: UnitNetwork,
+    /// By the name of a weight, what it is made of
+    parts: HashMap<String, Vec<Part>>,
+    /// Tensors that are there and mean nothing here
+    ignored: Vec<String>,
+    /// What the file does not say and was inferred, for people
+    pub notes: Vec<String>,
+}
+
+/// What the caller knows of the images, where the file does not say.
+pub type Side = Option<(usize, usize)>;
+
+/// The family of a set of tensors without a configuration, recognised by its first layer. The error is the reason in words.
+fn translate(tensors: &dyn Tensors, side: Side) -> Result<Translation, String> {
+    let has = |name: &str| tensors.shape(name).is_some();
+    if has("all_modules.0.weight") || has("all_modules.0.W") {
+        Err("score_sde's NCSN++ with its filters is not supported".into())
+    } else if has("first_stage_model.decoder.conv_in.weight") || has("model.diffusion_model.input_blocks.0.0.weight") {
+        Err("a latent model: its images are those of an encoder, not pixels".into())
+    } else if has("input_blocks.0.0.weight") {
+        adm::translate(tensors, side)
+    } else if has("m_head.weight") {
+        drunet::translate(tensors, side)
+    } else if has("map_layer0.weight") {
+        edm::translate(tensors)
+    } else if has("temb.dense.0.weight") {
+        ddim::translate(tensors, side)
+    } else if has("time_embedding.linear_1.weight") {
+        Err("a UNet2DModel without its config.json: name the folder that holds both".into())
+    } else {
+        Err("of no family that is known: NCSNv2, diffusers' UNet2DModel, DDIM, ADM, EDM or DRUNet".into())
+    }
+}
+
+/// The tensors that families are recognised by.
+pub(in crate::prior) const FIRSTS: [&str; 6] = [
+    "input_blocks.0.0.weight",
+    "m_head.weight",
+    "map_layer0.weight",
+    "temb.dense.0.weight",
+    "time_embedding.linear_1.weight",
+    "all_modules.0.weight",
+];
+
+impl Translation {
+    /// The prior, each weight read, checked and arranged. The error is the reason in words.
+    fn prior(mut self, tensors: &dyn Tensors) -> Result<Prior, String> {
+        self.network.check().map_err(|e| e.to_string())?;
+        let mut unused: HashSet<String> = tensors.names().into_iter().collect();
+        for name in &self.ignored {
+            unused.remove(name);
+        }
+        let mut weights = HashMap::new();
+        for param in parameters(&self.network) {
+            let parts = self.parts.remove(&param.name);
+            let parts = parts.unwrap_or_else(|| panic!("{} has no source: a front end is wrong", param.name));
+            let mut values = Vec::with_capacity(param.shape.iter().product());
+            for part in &parts {
+                unused.remove(&part.name);
+                values.extend(part.values(tensors, &param.shape)?);
+            }
+            if values.len() != param.shape.iter().product::<usize>() {
+                let (name, found) = (quoted(&parts[0].name), values.len());
+                let family = &self.network.family;
+                return Err(format!(
+                    "tensor {name} gives {found} values, but this network ({family}) needs {:?}",
+                    param.shape
+                ));
+            }
+            weights.insert(param.name, values);
+        }
+        if let Some(name) = unused.iter().min() {
+            let (name, family) = (quoted(name), &self.network.family);
+            return Err(format!(
+                "unknown tensor {name}: not a weight of this network ({family})"
+            ));
+        }
+        let schedule = self.network.schedule();
+        let mut prior = Prior::new(self.network, schedule, weights);
+        prior.metadata.extend(
+            self.notes
+                .iter()
+                .enumerate()
+                .map(|(at, note)| (format!("inferred.{}", at + 1), note.clone())),
+        );
+        Ok(prior)
+    }
+}
+
+impl Part {
+    /// Of the weight of this shape. The error is the reason in words.
+    fn values(&self, tensors: &dyn Tensors, shape: &[usize]) -> Result<Vec<f32>, String> {
+        let name = quoted(&self.name);
+        let found = tensors
+            .shape(&self.name)
+            .ok_or_else(|| format!("tensor {name} is missing"))?;
+        let mut values = tensors.values(&self.name)?;
+        if let Some(at) = values.iter().position(|v| !v.is_finite()) {
+            return Err(format!("tensor {name} is not finite at element {at}"));
+        }
+        // A matrix and a 1×1 convolution are the same.
+        let squeezed = |shape: &[usize]| {
+            let ones = shape.iter().rev().take_while(|&&size| size == 1).count();
+            shape[..shape.len() - ones.min(shape.len().saturating_sub(1))].to_vec()
+        };
+        let (found, wanted) = (squeezed(&found), squeezed(shape));
+        let inside = |found: &[usize]| found.get(1..).unwrap_or_default() == wanted.get(1..).unwrap_or_default();
+        let fits = !found.is_empty()
+            && match &self.arrangement {
+                Arrangement::Rows(None) => inside(&found) && found[0] <= wanted[0],
+                Arrangement::Rows(Some(rows)) => inside(&found) && rows.iter().all(|&row| row < found[0]),
+                Arrangement::Unfolded => {
+                    matches!(found[..], [o, i, 2, 2] if wanted[..] == [o, 4 * i])
+                }
+                Arrangement::Folded => {
+                    matches!(found[..], [i, o, 2, 2] if wanted[..] == [4 * o, i])
+                }
+            };
+        if !fits {
+            return Err(format!(
+                "tensor {name} has shape {found:?}, which does not fit {wanted:?}"
+            ));
+        }
+        match &self.arrangement {
+            Arrangement::Rows(None) => {}
+            Arrangement::Rows(Some(rows)) => {
+                let len = values.len() / found[0].max(1);
+                values = rows
+                    .iter()
+                    .flat_map(|row| &values[row * len..(row + 1) * len])
+                    .copied()
+                    .collect();
+            }
+            Arrangement::Unfolded => {
+                let (outputs, inputs) = (found[0], found[1]);
+                let at = |o: usize, place: usize, i: usize| values[(o * inputs + i) * 4 + place];
+                values = (0..outputs * 4 * inputs)
+                    .map(|n| at(n / (4 * inputs), n / inputs % 4, n % inputs))
+                    .collect();
+            }
+            Arrangement::Folded => {
+                let (inputs, outputs) = (found[0], found[1]);
+                let at = |place: usize, o: usize, i: usize| values[(i * outputs + o) * 4 + place];
+                values = (0..4 * outputs * inputs)
+                    .map(|n| at(n / (outputs * inputs), n / inputs % outputs, n % inputs))
+                    .collect();
+            }
+        }
+        values.iter_mut().for_each(|value| *value *= self.factor);
+        Ok(values)
+    }
+}
