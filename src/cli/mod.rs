@@ -23,7 +23,7 @@ mod target;
 mod terminal;
 mod usage;
 
-use std::process::ExitCode;
+use std::ffi::OsString;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -106,28 +106,28 @@ enum Command {
     Manual(manual::ManualArgs),
 }
 
-/// Parses the command line, runs it, and turns an error into one line and an exit code.
-pub fn main() -> ExitCode {
+/// Parses the command line, the program's name first, runs it, and turns an error into one line and an exit code.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     signals::survive_file_limits();
     let parsed = command()
-        .try_get_matches()
+        .try_get_matches_from(arguments)
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let parsed = match parsed {
         Ok(parsed) => parsed,
         Err(error) => match usage::line(&error) {
             Some(line) => {
                 terminal::note(&line);
-                return ExitCode::from(Error::usage("").exit_code());
+                return Error::usage("").exit_code();
             }
             // What clap prints itself.
             None => error.exit(),
         },
     };
     match execute(parsed) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => {
             terminal::note(&format!("error: {}", words(&error)));
-            ExitCode::from(error.exit_code())
+            error.exit_code()
         }
     }
 }

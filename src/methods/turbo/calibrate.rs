@@ -7,11 +7,44 @@ use crate::methods::prior_score;
 use crate::prior::{Denoiser, Prior};
 use crate::{Error, Images, Result};
 
-/// Noise levels of the table, geometric.
+/// Noise levels of the usual table.
 pub const LEVELS: usize = 33;
-/// Measurements of many bits and little noise end there: a network that was never shown such levels must not be believed.
-const LEAST: f64 = 0.001;
-const LARGEST: f64 = 20.0;
+
+/// The noise levels of a table, geometric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Levels {
+    pub count: usize,
+    pub least: f64,
+    pub largest: f64,
+}
+
+impl Default for Levels {
+    /// Measurements of many bits and little noise end at the least: a network that was never shown such levels must not be
+    /// believed.
+    fn default() -> Self {
+        Self {
+            count: LEVELS,
+            least: 0.001,
+            largest: 20.0,
+        }
+    }
+}
+
+impl Levels {
+    fn check(&self) -> Result<()> {
+        if self.count >= 2 && self.least > 0.0 && self.least < self.largest && self.largest.is_finite() {
+            return Ok(());
+        }
+        Err(Error::usage(format!(
+            "{} levels from {} to {}: two at least are needed, positive and rising",
+            self.count, self.least, self.largest
+        )))
+    }
+
+    fn level(&self, index: usize) -> f64 {
+        self.least * (self.largest / self.least).powf(index as f64 / (self.count - 1) as f64)
+    }
+}
 
 /// The denoiser's table on the first `count` of the images; mean and variance on all of them. `watch` hears each level and
 /// its error, the mean squared error per pixel.
@@ -28,16 +61,32 @@ pub fn calibrate(
     count: usize,
     watch: &mut dyn FnMut(f64, f64),
 ) -> Result<Denoiser> {
+    calibrate_at(engine, prior, images, count, Levels::default(), watch)
+}
+
+/// The same at levels of the caller's choice: fewer for a denoiser that takes long, or those that it was trained for.
+///
+/// # Errors
+/// As [`calibrate`], and if the levels do not rise.
+pub fn calibrate_at(
+    engine: &mut dyn Engine,
+    prior: &Prior,
+    images: &Images,
+    count: usize,
+    table: Levels,
+    watch: &mut dyn FnMut(f64, f64),
+) -> Result<Denoiser> {
     if images.count() < 2 || count == 0 {
         return Err(Error::usage("two images at least are needed to measure a prior"));
     }
+    table.check()?;
     let (mean, variance) = moments(images);
     let n = images.shape.len();
     let clean = Images::new(images.shape, images.data[..count.min(images.count()) * n].to_vec());
     let noise = noise(&clean);
     let (mut levels, mut errors) = (Vec::new(), Vec::new());
-    for i in 0..LEVELS {
-        let level = LEAST * (LARGEST / LEAST).powf(i as f64 / (LEVELS - 1) as f64);
+    for index in 0..table.count {
+        let level = table.level(index);
         let noisy = clean.data.iter().zip(&noise).map(|(x, z)| x + level as f32 * z);
         let noisy = Images::new(clean.shape, noisy.collect());
         let score = prior_score(engine, prior, &noisy, level)?;

@@ -13,7 +13,7 @@ mod plan;
 use qcs_kernels::turbo::Scalars;
 use qcs_kernels::turbo::turbo_denoise::BROKEN;
 
-pub use calibrate::{LEVELS, calibrate};
+pub use calibrate::{LEVELS, Levels, calibrate, calibrate_at};
 pub use options::{Turbo, TurboSettings};
 
 use super::{

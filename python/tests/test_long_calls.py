@@ -1,0 +1,140 @@
+"""Calls that last: they can be watched and stopped, other threads go on, and a forked process computes too."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import qcs
+
+LONG = dict(method="ep", levels=100, steps_per_level=100)
+
+
+def test_a_callback_hears_every_step_and_may_stop(problem):
+    heard = []
+    qcs.reconstruct(problem, evaluations=4, progress=heard.append)
+    assert [progress.at for progress in heard] == sorted(progress.at for progress in heard)
+    assert heard[-1].fraction == 1.0 and heard[-1].states == 3
+    with pytest.raises(qcs.Stopped):
+        qcs.reconstruct(problem, **LONG, progress=lambda progress: progress.evaluations < 3)
+
+
+def test_what_a_callback_raises_comes_back(problem):
+    def callback(progress):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        qcs.reconstruct(problem, **LONG, progress=callback)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+def test_an_interrupt_ends_a_run(problem):
+    began = time.monotonic()
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        qcs.reconstruct(problem, **LONG)
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+def test_an_interrupted_folder_goes_on_to_the_same_bytes(problem, tmp_path):
+    settings = dict(method="ep", levels=12, steps_per_level=3, device="cpu")
+    stops = iter([True] * 6 + [False])
+    with pytest.raises(qcs.Stopped):
+        qcs.reconstruct(problem, out=tmp_path / "run", progress=lambda _: next(stops), **settings)
+    went_on = qcs.reconstruct(problem, out=tmp_path / "run", resume=True, **settings)
+    assert went_on.samples.tobytes() == qcs.reconstruct(problem, **settings).samples.tobytes()
+
+
+def test_other_threads_run_meanwhile(problem):
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(time.monotonic())
+            time.sleep(0.01)
+
+    ticking = threading.Thread(target=tick)
+    ticking.start()
+    qcs.reconstruct(problem, method="ep", levels=10, steps_per_level=3)
+    done.set()
+    ticking.join()
+    assert len(ticks) > 3
+
+
+def test_two_threads_at_once_give_what_one_gives(problem):
+    alone = [qcs.reconstruct(problem, evaluations=5, chains=2, seed=seed).samples.tobytes() for seed in (0, 1)]
+    together = [None, None]
+
+    def run(seed):
+        together[seed] = qcs.reconstruct(problem, evaluations=5, chains=2, seed=seed).samples.tobytes()
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == alone and alone[0] != alone[1]
+
+
+def test_the_number_of_threads_changes_nothing(problem):
+    before = qcs.reconstruct(problem, evaluations=3).mean.tobytes()
+    try:
+        qcs.set_num_threads(1)
+        assert qcs.reconstruct(problem, evaluations=3).mean.tobytes() == before
+    finally:
+        qcs.set_num_threads(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_computes_too(problem):
+    expected = qcs.reconstruct(problem, evaluations=2).mean
+    child = os.fork()
+    if child == 0:
+        # In a child nothing may raise past here, or pytest would run twice.
+        try:
+            found = qcs.reconstruct(problem, evaluations=2)
+            measured = qcs.measure(problem.truth[:1], measurements=50)
+            fine = np.array_equal(found.mean, expected) and measured.m == 50
+        except BaseException:
+            fine = False
+        os._exit(0 if fine else 1)
+    deadline = time.monotonic() + 120
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("the child hangs")
+        time.sleep(0.05)
+    assert os.waitstatus_to_exitcode(ended[1]) == 0
+
+
+def test_import_brings_numpy_and_nothing_heavy():
+    code = "import sys, qcs; print([m for m in ('torch', 'matplotlib', 'tqdm', 'deepinv', 'scipy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_thousand_calls_leak_nothing(digits):
+    resource = pytest.importorskip("resource")
+    x = digits[:1]
+    a = np.random.default_rng(0).normal(size=(64, 784)) / 8
+
+    def call():
+        problem = qcs.measure(x, a)
+        with pytest.raises(qcs.UsageError):
+            qcs.reconstruct(problem, chains=10**9)
+
+    for _ in range(100):
+        call()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(1000):
+        call()
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    # A and its cells alone are 400 kB a call.
+    assert grown < 20_000, f"{grown} kB"
