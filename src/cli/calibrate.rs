@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 use qcs::files::safetensors::{Slice, Tensor, amended};
-use qcs::files::{LoadOptions, load_images, map, write_atomically};
+use qcs::files::{LoadOptions, map, write_atomically};
 use qcs::methods::turbo::{LEVELS, calibrate as measure};
 use qcs::prior::{Denoiser, Prior};
 use qcs::{Error, Result};
 
+use super::flags::load_images;
 use super::{Global, table, target, terminal};
 
 /// Measure a prior's denoising errors, which turbo needs, and write them into its file
@@ -44,12 +45,21 @@ pub struct CalibrateArgs {
     force: bool,
 }
 
+/// With fewer images the errors of the table are those of the images, not of the prior.
+const FEW: usize = 100;
+
 pub fn calibrate(args: &CalibrateArgs, global: &Global) -> Result<()> {
     let _claim = target::claim("--out", &args.out, args.force, &[&args.model, &args.images])?;
     let mut engine = global.exact_engine()?;
     let bytes = map(&args.model)?;
     let prior = Prior::from_bytes(&args.model, &bytes, None)?;
     let images = load_images(&args.images, &LoadOptions::default())?;
+    if images.count().min(args.count) < FEW {
+        global.note(&format!(
+            "note: {} images are few: a table wants a hundred of them or more",
+            images.count().min(args.count)
+        ));
+    }
     let mut rows = vec![["sigma", "error", "error/sigma²"].map(str::to_owned).to_vec()];
     let mut watch = |level: f64, error: f64| {
         rows.push(vec![
