@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use qcs::files::safetensors::{Slice, Tensor, amended};
-use qcs::files::{LoadOptions, load_images, map, pictures_in, write_atomically};
+use qcs::files::{LoadOptions, map, pictures_in, write_atomically};
 use qcs::methods::turbo::{LEVELS, calibrate as measure};
 use qcs::prior::{Denoiser, Prior};
 use qcs::{Error, ImageShape, Images, Result};
 
+use super::flags::load_images;
 use super::{Global, table, target, terminal};
 
 /// Measure a prior's denoising errors, which turbo needs, and write them into its file
@@ -49,6 +50,9 @@ pub struct CalibrateArgs {
     force: bool,
 }
 
+/// With fewer images the errors of the table are those of the images, not of the prior.
+const FEW: usize = 100;
+
 pub fn calibrate(args: &CalibrateArgs, global: &Global) -> Result<()> {
     let _claim = target::claim("--out", &args.out, args.force, &[&args.model, &args.images])?;
     let mut engine = global.exact_engine()?;
@@ -73,6 +77,12 @@ pub fn calibrate(args: &CalibrateArgs, global: &Global) -> Result<()> {
         prior.write_units(&args.model, false, &mut bytes)?;
     } else {
         bytes = map(&args.model)?.to_vec();
+    }
+    if images.count().min(args.count) < FEW {
+        global.note(&format!(
+            "note: {} images are few: a table wants a hundred of them or more",
+            images.count().min(args.count)
+        ));
     }
     let mut rows = vec![["sigma", "error", "error/sigma²"].map(str::to_owned).to_vec()];
     let mut watch = |level: f64, error: f64| {

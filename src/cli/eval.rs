@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use qcs::files::{LoadOptions, ValueRange, load_images, npy, split_name};
+use qcs::files::{LoadOptions, ValueRange, npy, split_name};
 use qcs::methods::{METHODS, Samples};
 use qcs::metrics::Calibration;
 use qcs::output::{Diverged, ImageMetrics, MethodCalibration, Report};
@@ -13,7 +13,7 @@ use qcs::reconstruct::{compare_digits, evaluate};
 use qcs::run::{RunConfig, RunFolder};
 use qcs::{Error, ImageShape, Images, Result};
 
-use super::flags::is_problem;
+use super::flags::{is_problem, load_images};
 use super::{Global, table, terminal};
 
 /// Compare samples with the truth
@@ -266,7 +266,7 @@ impl Subject {
         let Some(path) = &args.truth else {
             let own = self.folder.truth();
             if self.config.is_some() && own.exists() {
-                return load_images(&own, &LoadOptions::default()).map(Some);
+                return load_images(own.as_path(), &LoadOptions::default()).map(Some);
             }
             let of_problem = problem.filter(|_| self.config.is_some()).and_then(Problem::truth);
             return Ok(of_problem.map(|truth| truth.part(self.first(args), estimates.count())));
@@ -287,7 +287,7 @@ impl Subject {
     fn named_truth(&self, path: &Path, args: &EvalArgs, estimates: &Images) -> Result<(Images, Option<usize>)> {
         let folder = RunFolder::new(path);
         if folder.config().exists() && folder.truth().exists() {
-            return Ok((load_images(folder.truth(), &LoadOptions::default())?, args.first));
+            return Ok((load_images(&folder.truth(), &LoadOptions::default())?, args.first));
         }
         if is_problem(path) {
             let problem = Problem::read(path)?;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
-use qcs::files::safetensors;
+use qcs::files::{LoadOptions, safetensors};
 use qcs::methods::{METHODS, Options, Setting};
 use qcs::prior::Prior;
 use qcs::run::{RunConfig, load_prior};
-use qcs::{ImageShape, Result, bundled};
+use qcs::{ImageShape, Images, Result, bundled};
 
 /// TOML holds no larger integer.
 pub const MOST_SEED: i64 = i64::MAX;
@@ -81,6 +81,14 @@ pub fn absolute(path: &Path) -> Result<String> {
     }
     let absolute: PathBuf = std::path::absolute(path).map_err(|e| qcs::Error::io(path, "read", e))?;
     Ok(absolute.to_str().map_or_else(|| text.to_owned(), str::to_owned))
+}
+
+/// Images from a file, a folder, or what is bundled.
+pub fn load_images(path: &Path, options: &LoadOptions) -> Result<Images> {
+    if path == Path::new(bundled::DIGITS) {
+        return bundled::digits(options.first, options.count);
+    }
+    qcs::files::load_images(path, options)
 }
 
 /// Whether a file is a problem rather than images: by its name or by its first bytes.

@@ -203,7 +203,11 @@ fn count(text: &str) -> Result<usize, String> {
     }
 }
 
-fn execute(Cli { global, command }: Cli) -> Result<()> {
+fn execute(Cli { mut global, command }: Cli) -> Result<()> {
+    if global.device.is_empty() {
+        // A variable that is set to nothing says nothing.
+        global.device = "auto".to_owned();
+    }
     match command {
         Command::Demo(args) => demo::demo(&args, &global),
         Command::Measure(args) => measure::measure(&args, &global),

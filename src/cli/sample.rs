@@ -88,6 +88,13 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
         }
         _samples = target::claim("--samples", samples, force, &model)?;
     }
+    let of_problems = |name: &&&str| ["xi", "gamma"].contains(*name) || name.starts_with("ep_");
+    if let Some(name) = args.settings.given.iter().find(of_problems) {
+        let flag = name.replace('_', "-");
+        return Err(Error::usage(format!(
+            "--{flag} weighs measurements, and a prior alone has none"
+        )));
+    }
     let mut engine = global.engine()?;
     if !(1..=MOST).contains(&args.count) {
         return Err(Error::usage(format!("--count {}: between 1 and {MOST}", args.count)));

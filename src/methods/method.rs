@@ -143,20 +143,20 @@ pub fn own() -> Vec<&'static Kind> {
     METHODS.into_iter().filter(|kind| !kind.is_baseline).collect()
 }
 
-/// The methods of a list like "diag,ep", of `all`, which is every one but the baselines, or of `both`, which is QCS-SGM and
-/// QCS-SGM+.
+/// The methods of a list like "diag,ep", in which `all` is every one but the baselines and `both` QCS-SGM and QCS-SGM+.
 ///
 /// # Errors
 /// As [`find`], and if a method is named twice.
 pub fn parse_list(list: &str) -> Result<Vec<&'static Kind>> {
-    let keys: Vec<&str> = match list {
-        "all" => return Ok(own()),
-        "both" => vec!["diag", "ep"],
-        _ => list.split(',').map(str::trim).collect(),
+    let named = |word: &str| match word {
+        "all" => own().iter().map(|kind| kind.key().to_owned()).collect(),
+        "both" => vec!["diag".to_owned(), "ep".to_owned()],
+        key => vec![key.to_owned()],
     };
+    let keys: Vec<String> = list.split(',').map(str::trim).flat_map(named).collect();
     match keys.iter().enumerate().find(|(i, key)| keys[..*i].contains(key)) {
         Some((_, key)) => Err(Error::setting("method", format!("{key} is named twice"))),
-        None => keys.into_iter().map(find).collect(),
+        None => keys.iter().map(|key| find(key)).collect(),
     }
 }
 

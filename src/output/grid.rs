@@ -56,7 +56,10 @@ impl<'a> Grid<'a> {
     pub fn render(&self) -> Picture {
         let in_columns = self.count() <= MOST_IN_COLUMN;
         let target = if in_columns { CELL_IN_COLUMN } else { CELL_IN_ROW };
-        let strips: Vec<Strip> = self.series.iter().map(|one| Strip::of(one, target)).collect();
+        // One scale for all heat maps: they are there to be compared.
+        let greatest = self.series.iter().filter_map(Series::greatest).fold(0.0, f32::max);
+        let strip = |one| Strip::of(one, target, greatest);
+        let strips: Vec<Strip> = self.series.iter().map(strip).collect();
         if in_columns {
             self.render_columns(&strips)
         } else {
@@ -69,14 +72,14 @@ impl<'a> Grid<'a> {
     }
 
     fn render_rows(&self, strips: &[Strip]) -> Picture {
-        let pitch = most(strips, Strip::cell_width) + GAP;
+        let pitch = most(strips, Strip::cell_width) + 2 * GAP;
         let bands = self.count().div_ceil(PER_BAND) as u32;
         let across = self.count().min(PER_BAND) as u32;
         let label_width = most(strips, Strip::legend_width);
         let left = MARGIN + label_width + 3 * GAP;
         let band_height = strips.iter().map(|strip| strip.row_height() + ROW_GAP).sum::<u32>() + ROW_GAP;
         let mut canvas = Canvas::new(
-            left + across * pitch - GAP + MARGIN,
+            left + across * pitch - 2 * GAP + MARGIN,
             2 * MARGIN + bands * band_height - 2 * ROW_GAP,
         );
         for band in 0..bands {
@@ -92,7 +95,7 @@ impl<'a> Grid<'a> {
                 }
                 for index in (band as usize * PER_BAND..self.count()).take(PER_BAND) {
                     let x = left + (index % PER_BAND) as u32 * pitch;
-                    strip.draw_image(&mut canvas, index, x, y, pitch - GAP);
+                    strip.draw_image(&mut canvas, index, x, y, pitch - 2 * GAP);
                 }
                 y += strip.row_height() + ROW_GAP;
             }
@@ -143,11 +146,11 @@ struct Strip<'a> {
 }
 
 impl<'a> Strip<'a> {
-    fn of(series: &'a Series<'a>, target: usize) -> Self {
+    fn of(series: &'a Series<'a>, target: usize, greatest: f32) -> Self {
         let shape = series.images.shape;
         let side = shape.height.max(shape.width);
         let factor = ((target + side / 2) / side).max(1) as u32;
-        let (pictures, bar) = series.pictures();
+        let (pictures, bar) = series.pictures(greatest);
         Self {
             series,
             pictures,

@@ -44,7 +44,7 @@ impl Label {
     }
 }
 
-/// The heat map from 0 to the greatest value of a series.
+/// The heat map from 0 to the greatest value.
 pub(super) struct ColourBar {
     pub greatest: f32,
 }

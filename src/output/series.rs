@@ -22,7 +22,7 @@ pub struct Series<'a> {
 pub enum Style {
     /// As they are, [0, 1].
     Intensity,
-    /// As a heat map from 0 to the greatest value of the series, the mean over channels, with its scale.
+    /// As a heat map from 0 to the greatest value of all such series, the mean over channels, with its scale.
     Heat,
 }
 
@@ -41,8 +41,19 @@ impl Series<'_> {
         widths.max().unwrap_or(0)
     }
 
-    /// Every image in colours and, for a heat map, the scale they share.
-    pub(super) fn pictures(&self) -> (Vec<Picture>, Option<ColourBar>) {
+    /// The greatest value of a heat map.
+    pub(super) fn greatest(&self) -> Option<f32> {
+        let means = || {
+            self.images
+                .iter()
+                .flat_map(|image| self.channel_means(image))
+                .collect::<Vec<f32>>()
+        };
+        (self.style == Style::Heat).then(|| scale_of(means().iter()))
+    }
+
+    /// Every image in colours and, for a heat map, the scale up to `greatest`.
+    pub(super) fn pictures(&self, greatest: f32) -> (Vec<Picture>, Option<ColourBar>) {
         match self.style {
             Style::Intensity => {
                 let picture = |image| png::to_rgb(self.images.shape, image);
@@ -50,7 +61,6 @@ impl Series<'_> {
             }
             Style::Heat => {
                 let means: Vec<Vec<f32>> = self.images.iter().map(|image| self.channel_means(image)).collect();
-                let greatest = scale_of(means.iter().flatten());
                 let pictures = means.iter().map(|means| self.heat_map(means, greatest));
                 (pictures.collect(), Some(ColourBar { greatest }))
             }

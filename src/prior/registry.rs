@@ -117,7 +117,12 @@ pub fn check_halvings(network: &str, image: ImageShape, times: usize) -> Result<
     }
     let reason = match times {
         1 => format!("{network} halves the image once: height and width must be even, not {image}"),
-        _ => format!("{network} halves the image {times} times: height and width must allow that, unlike {image}"),
+        _ => {
+            let by = 1u128.checked_shl(times as u32).unwrap_or(u128::MAX);
+            format!(
+                "{network} halves the image {times} times: height and width must be divisible by {by}, unlike {image}"
+            )
+        }
     };
     Err(Error::usage(reason))
 }

@@ -204,7 +204,7 @@ fn truth(file: &TensorFile<'_>) -> Result<Images> {
     if let Some(pixel) = truth
         .data
         .iter()
-        .find(|pixel| !(-ROUNDING..=1.0 + ROUNDING).contains(*pixel))
+        .find(|pixel| pixel.is_finite() && !(-ROUNDING..=1.0 + ROUNDING).contains(*pixel))
     {
         return Err(Error::usage(format!(
             "tensor `truth` holds {pixel}: pixels lie between 0 and 1; scale A, or leave the truth out"

@@ -79,7 +79,10 @@ impl Results {
         }
         for one in &self.shown {
             series.push(Series {
-                title: one.title.to_owned(),
+                title: match (run.config.chains, &one.deviations) {
+                    (chains, Some(_)) => format!("{}, mean of {chains}", one.title),
+                    _ => one.title.to_owned(),
+                },
                 note: self.psnr(one.key).map(|psnr| format!("{psnr:.1} dB")),
                 images: &one.estimates,
                 captions: self.captions(one.key, count),
@@ -109,9 +112,8 @@ impl Results {
         let own = self.report.images.iter().filter(|image| image.method == method);
         let caption = |image: &crate::output::ImageMetrics| match (image.psnr, image.predicted_error) {
             _ if image.diverged => Some("diverged".to_owned()),
-            (Some(psnr), Some(error)) => Some(format!("{psnr:.1} dB ±{error:.2}")),
-            (Some(psnr), None) => Some(format!("{psnr:.1} dB")),
-            (None, Some(error)) => Some(format!("±{error:.3}")),
+            (Some(psnr), _) => Some(format!("{psnr:.1} dB")),
+            (None, Some(error)) => Some(format!("error {error:.3}")),
             (None, None) => None,
         };
         own.take(count).map(caption).collect()

@@ -39,7 +39,12 @@ impl Point {
         let one = |axis: &String| format!("{axis}={}", keys::shown(&self.settings[axis]));
         let parts: Vec<String> = self.axes.iter().map(one).collect();
         if parts.is_empty() {
-            "the only point".to_owned()
+            let method = self.shown("method");
+            if method.is_empty() {
+                "one run".to_owned()
+            } else {
+                method
+            }
         } else {
             parts.join(" ")
         }

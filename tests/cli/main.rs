@@ -26,3 +26,4 @@ mod sweep;
 mod together;
 mod turbo;
 mod units;
+mod wording;

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use qcs::Result;
-use qcs::files::{LoadOptions, load_images, safetensors};
+use qcs::files::{LoadOptions, safetensors};
 use qcs::prior::{Prior, published};
 use qcs::problem::Problem;
 use qcs::run::{RunConfig, RunFolder, load_prior};
 
 use super::{ImagesInfo, InfoArgs, RunInfo};
-use crate::cli::flags::is_problem;
+use crate::cli::flags::{is_problem, load_images};
 
 /// Whether a file is a checkpoint of PyTorch, by its name: images may be zips, too.
 fn is_checkpoint(file: &Path) -> bool {
@@ -41,7 +41,8 @@ impl Named {
             let (name, prior) = args.model.load()?;
             // The shipped model is told of where it could be meant.
             let fits = |(_, problem): &(String, Problem)| problem.a().cols() == prior.image().len();
-            let meant = named.problem.as_ref().is_none_or(fits) && named.images.is_none();
+            let asked = args.file.is_none() && named.problem.as_ref().is_none_or(fits);
+            let meant = asked && named.images.is_none();
             if args.model.given() || meant {
                 named.prior = Some((name, prior));
             }

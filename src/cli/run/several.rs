@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use qcs::metrics::Summary;
+use qcs::output::Report;
 use qcs::run::{Found, RunFolder};
 use qcs::{Error, Result};
 
 use super::super::flags::is_problem;
-use super::super::terminal;
+use super::super::{table, terminal};
 use super::Bench;
 
 /// The inputs, with patterns replaced by the files that they name, in the order of their names: for more files than a shell
@@ -31,6 +33,33 @@ pub fn expanded(inputs: &[PathBuf]) -> Result<Vec<PathBuf>> {
         all.extend(found);
     }
     Ok(all)
+}
+
+/// A line to each problem that is done, and method.
+fn summary(named: &[(String, &Path)], out: &Path) -> String {
+    let mut rows = vec![
+        ["problem", "method", "images", "PSNR", "consistency"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for (name, _) in named {
+        let Ok(report) = Report::read_json(&RunFolder::new(out.join(name)).metrics_json()) else {
+            continue;
+        };
+        let mean = |summary: Option<Summary>, digits: usize| {
+            summary.map_or(String::new(), |summary| format!("{:.digits$}", summary.mean))
+        };
+        rows.extend(report.methods.iter().map(|method| {
+            vec![
+                name.clone(),
+                method.method.clone(),
+                method.images.to_string(),
+                mean(method.psnr, 2),
+                mean(method.consistency, 3),
+            ]
+        }));
+    }
+    table::aligned(&rows)
 }
 
 /// Runs one after the other. One that fails does not keep the others from running.
@@ -66,6 +95,9 @@ pub(super) fn run(bench: &mut Bench<'_>, inputs: &[PathBuf]) -> Result<()> {
                 failed.push(name.as_str());
             }
         }
+    }
+    if !args.json && args.shard.is_none() {
+        terminal::print(&format!("\n{}", summary(&named, out)))?;
     }
     match failed.len() {
         0 => Ok(()),

@@ -32,7 +32,7 @@ enum Samples {
     Words(Vec<u8>),
 }
 
-/// The pictures of a folder, sorted by name; hidden files and other kinds are passed over.
+/// The pictures of a folder, sorted by name, numbers in it by their worth; hidden files and other kinds are passed over.
 pub fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(|e| Error::io(folder, "read", e))? {
@@ -50,11 +50,27 @@ pub fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
             paths.push(path);
         }
     }
-    paths.sort();
+    paths.sort_by_cached_key(|path| natural(&path.file_name().unwrap_or_default().to_string_lossy()));
     if paths.is_empty() {
         return Err(Error::bad_file(folder, "holds no .png, .jpg or .jpeg files"));
     }
     Ok(paths)
+}
+
+/// A name as people sort it: numbers by what they are worth, so that img2 comes before img10; then as it is spelled.
+fn natural(name: &str) -> (Vec<(String, u128)>, String) {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let text = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let digits = rest[text..]
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len() - text);
+        let number = rest[text..text + digits].parse().unwrap_or(u128::MAX);
+        parts.push((rest[..text].to_owned(), number));
+        rest = &rest[text + digits..];
+    }
+    (parts, name.to_owned())
 }
 
 /// Decodes one picture, turns it upright and appends its planes, in [0, 1], to `planes`.

@@ -1,0 +1,81 @@
+//! What is said and offered: names, orders and tables that nobody has to guess at.
+
+use qcs::files::npy;
+
+use crate::support::{IMAGE, Place};
+
+#[test]
+fn pictures_of_a_folder_come_in_the_order_that_people_count_in() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("folder")).unwrap();
+    place.succeeds("run images.npy -m 12 --bits 2 --step 0.5 --model model.safetensors --levels 3 --out run --quiet");
+    for (from, to) in [("0000", "img10"), ("0001", "img2"), ("0002", "img1")] {
+        std::fs::copy(
+            place.path(&format!("run/ep/{from}.png")),
+            place.path(&format!("folder/{to}.png")),
+        )
+        .unwrap();
+    }
+    let load = |path: &str| qcs::files::load_images(place.path(path), &Default::default()).unwrap();
+    let folder = load("folder");
+    for (index, name) in ["img1", "img2", "img10"].into_iter().enumerate() {
+        assert_eq!(
+            folder.image(index),
+            load(&format!("folder/{name}.png")).image(0),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn settings_of_measurements_are_not_offered_where_there_are_none() {
+    let place = Place::new();
+    for flag in ["--xi 0.3", "--ep-iters 7"] {
+        let line = format!("sample --model model.safetensors --count 1 --levels 2 -o sheet.png {flag}");
+        place.run(&line).refuses(&line, 2, &["a prior alone has none"]);
+    }
+}
+
+#[test]
+fn several_problems_end_with_one_table_and_lists_of_methods_may_be_mixed() {
+    let place = Place::with_problem();
+    std::fs::copy(place.path("problem.safetensors"), place.path("other.safetensors")).unwrap();
+    let ran = place.succeeds(
+        "run problem.safetensors other.safetensors --model model.safetensors --levels 3 --pictures none --out all --quiet",
+    );
+    let table = ran.stdout.rsplit("\n\n").next().unwrap();
+    assert!(table.contains("problem  method") && table.contains("other"), "{table}");
+    let line = "run problem.safetensors --model model.safetensors --method both,diag --out twice";
+    place.run(line).refuses(line, 2, &["diag is named twice"]);
+    let line = "run problem.safetensors --model model.safetensors --method both,bipg --out mixed";
+    place.run(line).refuses(line, 3, &["BIPG's generator"]);
+}
+
+#[test]
+fn an_empty_variable_says_nothing_and_bundled_images_are_known_everywhere() {
+    let place = Place::new();
+    let ran = place.command("info --json").env("QCS_DEVICE", "").output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let info = place.succeeds("info bundled:digits --json").json();
+    assert_eq!(info["images"]["count"], 10);
+    let digits = qcs::bundled::digits(0, None).unwrap();
+    npy::write(place.path("digits.npy"), &[10, 1, 28, 28], &digits.data).unwrap();
+    let ran = place.succeeds("eval digits.npy --truth bundled:digits --json").json();
+    assert_eq!(ran["methods"][0]["images"], 10);
+    let ran = place.succeeds("calibrate --model model.safetensors --images images.npy -o known.safetensors");
+    assert!(ran.stderr.contains("3 images are few"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_problem_is_described_and_not_the_prior_that_nobody_named() {
+    let place = Place::new();
+    place.succeeds("measure bundled:digits -m 20 --count 1 -o p.safetensors");
+    let info = place.succeeds("info p.safetensors --json").json();
+    assert!(
+        info["model"].is_null() && info["problem"]["measurements"] == 20,
+        "{info}"
+    );
+    let info = place.succeeds("info --problem p.safetensors --json").json();
+    assert!(info["model"]["shape"] == "1,28,28", "{info}");
+    assert_eq!(IMAGE.channels, 1);
+}
