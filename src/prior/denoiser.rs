@@ -68,7 +68,15 @@ impl Denoiser {
         }
         let missing = || Error::usage(format!("the metadata lack `{}`", Self::VARIANCE));
         let [mean, levels, errors] = Self::TENSORS;
-        let (mean, left_out) = at_shape(finite(file, mean)?, image);
+        let mean = finite(file, mean)?;
+        if !Self::is_known_size(file, mean.len(), image)? {
+            return Err(Error::usage(format!(
+                "the table of denoising errors has a mean of {} pixels, not {}",
+                mean.len(),
+                image.len()
+            )));
+        }
+        let (mean, left_out) = at_shape(mean, image);
         let variance: f64 = file.number(Self::VARIANCE)?.ok_or_else(missing)?;
         let denoiser = Self {
             mean,
@@ -78,6 +86,23 @@ impl Denoiser {
         };
         denoiser.check(image)?;
         Ok(Some(denoiser))
+    }
+
+    /// Whether a mean of so many pixels is one of these images, of those that the network was trained on or measured on, or has
+    /// one value to each channel. A file that does not say what it was trained on is believed.
+    fn is_known_size(file: &TensorFile<'_>, pixels: usize, image: ImageShape) -> Result<bool> {
+        let measured = file
+            .text(Self::SHAPE)
+            .and_then(|shape| shape.parse::<ImageShape>().ok());
+        let trained = file.number::<usize>("image_size")?;
+        let trained = trained.map(|side| side.saturating_mul(side).saturating_mul(image.channels));
+        let known = [
+            Some(image.len()),
+            Some(image.channels),
+            measured.map(|shape| shape.len()),
+            trained,
+        ];
+        Ok(trained.is_none() || known.contains(&Some(pixels)))
     }
 
     /// The vectors that plans name.

@@ -206,6 +206,9 @@ impl MeasureConfig {
         let colour = (images.shape.channels == 3).then_some(PHOTOGRAPHS);
         let mean_square = self.mean_square.or(preset.map(|p| p.mean_square)).or(colour);
         let dither = self.dither.unwrap_or(false);
+        if dither && bits > 1 {
+            return Err(Error::setting("dither", format!("is for 1 bit, not for {bits}")));
+        }
         if dither && mean_square.is_none() {
             return Err(Error::setting(
                 "dither",

@@ -199,7 +199,7 @@ fn an_unknown_image_size_is_left_out_and_said() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("out.safetensors");
     let summary = convert(&fixture("list.pth"), &output, &ConvertOptions::default()).unwrap();
-    assert!(summary.image_size.is_none() && summary.to_string().contains("--image-size"));
+    assert!(summary.image_size.is_none() && summary.to_string().contains("image size unknown"));
     assert!(Prior::open(&output, None).is_err());
     assert!(Prior::open(&output, Some(qcs::ImageShape::new(1, 8, 8))).is_ok());
 }
