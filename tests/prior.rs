@@ -62,7 +62,7 @@ fn open(bytes: &[u8]) -> qcs::Result<Prior> {
 /// The message of the error that opening gives; it names the file and is one line.
 fn refusal(bytes: &[u8]) -> String {
     let error = open(bytes).err().expect("this is no prior");
-    assert!(matches!(error, Error::BadFile { .. }), "{error}");
+    assert_eq!(error.exit_code(), 3, "{error}");
     let message = error.to_string();
     assert!(
         message.contains("prior.safetensors") && !message.contains('\n'),

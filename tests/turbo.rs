@@ -203,7 +203,7 @@ fn a_prior_without_its_table_is_refused_with_the_command_that_measures_it() {
     fixture.prior = Prior::random_of_width(8, small::IMAGE, 5);
     let error = fixture.driver().check().unwrap_err();
     assert!(
-        error.to_string().contains("qcs calibrate") && error.exit_code() == 3,
+        error.to_string().contains("`calibrate` measures them") && error.exit_code() == 3,
         "{error}"
     );
     fixture.prior = Prior::random_of_width(8, ImageShape::new(1, 14, 14), 5);

@@ -39,7 +39,10 @@ fn check_names_what_is_wrong_and_fails() {
 fn check_reports_device_kernels_and_every_case_and_can_do_a_share_of_them() {
     let emulated = Emulated::new();
     let report = |line: &str, environment: &[(&str, &str)], code: i32| {
-        let ran = emulated.run(&format!("check --device cuda --report r.json {line}"), environment);
+        let ran = emulated.run(
+            &format!("check --device cuda --report r.json --force {line}"),
+            environment,
+        );
         assert_eq!(ran.code, Some(code), "{}", ran.stderr);
         let report: serde_json::Value = serde_json::from_str(&emulated.place.text("r.json")).unwrap();
         (report, ran.stdout)

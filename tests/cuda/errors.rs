@@ -85,7 +85,7 @@ fn without_a_compiler_machine_code_for_the_gpu_is_tried() {
         for part in [
             "JIT_COMPILER_NOT_FOUND",
             "libnvidia-ptxjitcompiler.so.1",
-            "--device cpu",
+            "the CPU works",
             &format!("qcs-emulator: the image is machine code for {code};"),
             &format!("machine code for {code} is refused too: CUDA_ERROR_NO_BINARY_FOR_GPU"),
         ] {

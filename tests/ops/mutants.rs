@@ -142,7 +142,6 @@ const MUTANTS: [Mutant; 24] = [
     Mutant::new("elu", "elu", "setp.gt.f32", "setp.lt.f32", Which::First),
     Mutant::new("load_image", "load_image", "setp.ge.u32", "setp.gt.u32", Which::First),
     Mutant::new("attention", "attention", ", 16, 31, -1;", ", 4, 31, -1;", Which::Last),
-    Mutant::new("dense", "dense", ", 8, 31, -1;", ", 4, 31, -1;", Which::First),
     Mutant::new("resample", "resample", "0f3E800000", "0f3F000000", Which::First),
     Mutant::new("group_finish", "group_norm", "setp.ge.u32", "setp.gt.u32", Which::First),
     Mutant::new("embed", "embed", "setp.ge.u32", "setp.gt.u32", Which::First),
