@@ -22,12 +22,11 @@ pub fn raised(error: Error) -> PyErr {
     if let Some(exception) = KEPT.take() {
         return exception;
     }
-    Python::attach(|py| exception(py, error).unwrap_or_else(|failed| failed))
+    Python::attach(|py| exception(py, &error, error.to_string()).unwrap_or_else(|failed| failed))
 }
 
-fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
-    let words = error.to_string();
-    let (class, more) = match &error {
+fn exception(py: Python<'_>, error: &Error, words: String) -> PyResult<PyErr> {
+    let (class, more) = match error {
         Error::Usage(_) => ("UsageError", None),
         Error::Setting { name, .. } => ("SettingError", Some(("name", (*name).to_owned()))),
         Error::BadFile { path, .. } => ("BadFileError", Some(("path", path.display().to_string()))),
@@ -42,6 +41,8 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
         Error::Failed(_) | Error::Diverged(_) => ("RunFailed", None),
         Error::Device(_) => ("DeviceError", None),
         Error::Interrupted(_) => ("Stopped", None),
+        // What would help is part of the words.
+        Error::Remediable { error, .. } => return exception(py, error, words),
     };
     let exception = py.import("qcs._errors")?.getattr(class)?.call1((words,))?;
     if let Some((name, value)) = more {
