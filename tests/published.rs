@@ -57,6 +57,7 @@ fn turbo_and_qcs_sgm_plus_run_with_a_diffusers_folder_and_give_the_same_bits_for
         sigma: 0.05,
         mean_square: 0.3,
         seed: 11,
+        ..Default::default()
     };
     let sensing = Sensing::Drawn {
         ensemble: Ensemble::Gaussian,

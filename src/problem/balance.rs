@@ -252,6 +252,7 @@ mod tests {
             sigma: 0.05,
             mean_square: 0.3,
             seed: 3,
+            ..Default::default()
         };
         let images = Images::new(ImageShape::new(1, 6, 8), pixels);
         Problem::simulate(images, Sensing::Drawn { ensemble, m: 24 }, &settings).unwrap()
@@ -260,7 +261,7 @@ mod tests {
     /// The same problem with each row, its cells and, where given, its own noise times a factor.
     fn times(problem: &Problem, factors: &[f64]) -> Problem {
         let rows: Vec<usize> = (0..problem.a.rows()).collect();
-        let a = problem.a.rows_times(&rows, factors).unwrap();
+        let a = problem.a.matrix().unwrap().rows_times(&rows, factors).unwrap();
         let scaled = |bounds: &[f64]| {
             let factors = factors.iter().cycle();
             bounds
@@ -325,7 +326,12 @@ mod tests {
         let mut factors = [1.0; 24];
         (factors[5], factors[6]) = (0.0, 1.0);
         let mut lost = times(&problem, &[1.0; 24]);
-        let a = problem.a.rows_times(&(0..24).collect::<Vec<_>>(), &factors).unwrap();
+        let a = problem
+            .a
+            .matrix()
+            .unwrap()
+            .rows_times(&(0..24).collect::<Vec<_>>(), &factors)
+            .unwrap();
         let (mut lower, mut upper) = (lost.cells.lower().to_vec(), lost.cells.upper().to_vec());
         for image in 0..2 {
             (lower[24 * image + 6], upper[24 * image + 6]) = (-INF, INF);
@@ -335,7 +341,8 @@ mod tests {
         lost = Problem::new(a, Cells::new(24, lower, upper).unwrap(), 0.05).unwrap();
         let (left, notes) = lost.clone().balanced().unwrap();
         let rows: Vec<usize> = (0..24).filter(|row| ![5, 6].contains(row)).collect();
-        assert_eq!(left.a, problem.a.rows_times(&rows, &[1.0; 22]).unwrap());
+        let expected = problem.a.matrix().unwrap().rows_times(&rows, &[1.0; 22]).unwrap();
+        assert_eq!(left.a, expected.into());
         assert_eq!(left.cells.image(1).0[5..], lost.cells.image(1).0[7..]);
         assert!(notes[0].contains("2 of 24 measurements say nothing"), "{notes:?}");
     }

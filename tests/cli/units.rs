@@ -14,6 +14,8 @@ fn write_scaled(place: &Place, name: &str, row: impl Fn(usize) -> f64, sigma: f6
     let (m, n) = (problem.a().rows(), problem.a().cols());
     let a = problem
         .a()
+        .matrix()
+        .unwrap()
         .to_f64()
         .iter()
         .enumerate()
@@ -83,7 +85,7 @@ fn rows_of_zeros_change_nothing_and_are_told_of() {
     let kept: Vec<usize> = (0..40).filter(|row| row % 4 != 3).collect();
     let a = kept
         .iter()
-        .flat_map(|&row| problem.a().to_f64()[row * 64..(row + 1) * 64].to_vec())
+        .flat_map(|&row| problem.a().matrix().unwrap().to_f64()[row * 64..(row + 1) * 64].to_vec())
         .collect();
     let of = |bounds: &[f64]| {
         bounds
@@ -97,6 +99,8 @@ fn rows_of_zeros_change_nothing_and_are_told_of() {
     // The cells of a row of zeros hold noise.
     let a = problem
         .a()
+        .matrix()
+        .unwrap()
         .to_f64()
         .iter()
         .enumerate()
@@ -201,7 +205,10 @@ fn a_truth_in_other_units_is_refused_and_impossible_cells_are_told_of() {
     let problem = Problem::read(place.path("problem.safetensors")).unwrap();
     let (m, n, b) = (problem.a().rows(), problem.a().cols(), problem.cells().count());
     let bounds = |bounds: &[f64]| bounds.iter().map(|&b| b as f32).collect();
-    tensors.insert("A".into(), (vec![m, n], problem.a().to_f32().into_owned()));
+    tensors.insert(
+        "A".into(),
+        (vec![m, n], problem.a().matrix().unwrap().to_f32().into_owned()),
+    );
     tensors.insert("lower".into(), (vec![b, m], bounds(problem.cells().lower())));
     tensors.insert("upper".into(), (vec![b, m], bounds(problem.cells().upper())));
     let pixels = problem.truth().unwrap().data.iter().map(|x| 255.0 * x).collect();
