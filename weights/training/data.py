@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from PIL import Image
 
+import photos
+
 VALIDATION = 500
 
 
@@ -35,10 +37,14 @@ def read_cifar(path):
     return np.concatenate(pixels).reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2)
 
 
-def load(dataset, path):
+def load(dataset, path, cifar=None):
     """(training, validation) images of `mnist`, `fashion-mnist` or `cifar10`; `path` is the file
-    itself or a folder somewhere below which the data set's usual file names are found."""
+    itself or a folder somewhere below which the data set's usual file names are found. Of `photos`, the folder that has `train` and
+    `val`, the former are drawn from, mixed with those of `cifar`."""
     path = Path(path)
+    if dataset == "photos":
+        small = load("cifar10", cifar)[0] if cifar else None
+        return photos.Photos(photos.read(path / "train"), small), photos.validation(path, 64)
     if dataset == "cifar10":
         images = read_cifar(path)
     elif path.is_file():

@@ -37,16 +37,18 @@ def log_uniform(size, low, high, generator):
     return (math.log(low) + u * math.log(high / low)).exp()
 
 
-def draw(args, generator):
+def draw(args, batch, generator):
     """One level per image of a batch. Levels are continuous, not the schedule's own: the network
     knows sigma only through its last division, and is later run on any list of levels, so no
     list should be special. `focus_share` of the batch lies where reconstruction works; one in 32 above
     the schedule, so that longer ones (the paper starts at 50) are served too: these levels are nearly linear
     and need little practice. The rest covers the schedule."""
-    focus, above = round(args.focus_share * args.batch), args.batch // 32
+    focus, above = round(args.focus_share * batch), batch // 32
+    if batch < 32:  # rounded at random: a single image must have every level sometimes
+        focus = int(args.focus_share * batch + torch.rand((), generator=generator))
     return torch.cat([
         log_uniform(focus, *args.focus, generator),
-        log_uniform(args.batch - focus - above, args.sigma_end, args.sigma_begin, generator),
+        log_uniform(batch - focus - above, args.sigma_end, args.sigma_begin, generator),
         log_uniform(above, args.sigma_begin, args.sigma_top, generator),
     ])
 

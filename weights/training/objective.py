@@ -17,11 +17,12 @@ def dsm_loss(net, x, sigma, z, told=None):
     return (net.noise(noisy, told) * (told / sigma).view(-1, 1, 1, 1) + z).square().mean((1, 2, 3))
 
 
-def emphasis(sigma, top):
-    """Mean 1 over the batch. The loss of a level is that of its denoised image divided by sigma^2; this takes the division
-    back between the data's deviation and `top`, where it is decided which digit an image shows."""
+def emphasis(sigma, top, mean=None):
+    """Mean 1 over the batch, or over many where `mean`, the mean weight of all levels, is given: a batch of one image has none.
+    The loss of a level is that of its denoised image divided by sigma^2; this takes the division back between the data's deviation
+    and `top`, where it is decided which digit an image shows."""
     weight = 1 + (sigma.clamp(max=top) / DATA_DEVIATION).square()
-    return weight / weight.mean()
+    return weight / (mean or weight.mean())
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ The learning rates warm up and stay constant, so a run may be stopped and resume
 
 import argparse
 import csv
+import datetime
 import os
 import signal
 import time
@@ -30,19 +31,25 @@ from widen import widen
 
 CLIP = 1.0  # gradient norm of the per-pixel loss: every step at first, one step in seven by step 500
 SAVE_SECONDS = 120
+PHOTO_EMPHASIS = 3.6  # mean weight of levels log-uniform in 0.03 to 1.5
+STANDING = ("step", "steps_before", "decay_start", "validation", "seconds", "began")
 FIXED = dict(dataset="mnist", network="ncsnv2", ngf=24, blocks=2, seed=1, sigma_begin=17.0, sigma_end=0.01, sigma_top=50.0)  # a run's identity
 
 
-def batch(images, args, step):
+def batch(images, args, step, level_error=0.0):
     """The batch of a step depends on (seed, step) only, so that a resumed run sees what an
     uninterrupted one would have seen."""
     g = torch.Generator().manual_seed(args.seed * 1_000_003 + step)
-    x = images[torch.randint(len(images), (args.batch,), generator=g)].float() / 255
-    if args.dataset == "cifar10":  # a mirrored photograph is a photograph; a mirrored digit is not a digit
-        flip = torch.rand(args.batch, generator=g) < 0.5
+    if args.dataset == "photos":
+        x = images.draw(args, g).float() / 255
+    else:
+        x = images[torch.randint(len(images), (args.batch,), generator=g)].float() / 255
+    count = len(x)
+    if args.dataset in ("cifar10", "photos"):  # a mirrored photograph is a photograph; a mirrored digit is not a digit
+        flip = torch.rand(count, generator=g) < 0.5
         x = torch.where(flip.view(-1, 1, 1, 1), x.flip(3), x)
-    sigma, z = levels.draw(args, g), torch.randn(x.shape, generator=g)
-    return x, sigma, z, sigma * (args.level_error * torch.randn(args.batch, generator=g)).exp()
+    sigma, z = levels.draw(args, count, g), torch.randn(x.shape, generator=g)
+    return x, sigma, z, sigma * (level_error * torch.randn(count, generator=g)).exp()
 
 
 class Run:
@@ -54,7 +61,7 @@ class Run:
         self.net, self.ema = self.build(), self.build()
         self.adam, self.muon = torch.optim.Adam(self.net.parameters(), lr=args.lr), Muon(self.net)
         self.step, self.steps_before, self.decay_start, self.validation = 0, 0, None, float("nan")
-        self.seconds = 0.0
+        self.seconds, self.began = 0.0, time.time()
 
     def build(self):
         dims = self.channels * self.image_size**2
@@ -82,15 +89,14 @@ class Run:
         self.ema.load_state_dict(state["ema"])
         self.adam.load_state_dict(state["adam"])
         self.muon.momentum.update(state["muon"])
-        for key in ("step", "steps_before", "decay_start", "validation", "seconds"):
-            setattr(self, key, state[key])
+        for key in STANDING:
+            setattr(self, key, state.get(key, getattr(self, key)))
 
     def save(self, path):
         """Atomic: a kill in the middle leaves the previous checkpoint whole."""
         config = dict(vars(self.args), channels=self.channels, image_size=self.image_size)
         state = dict(model=self.net.state_dict(), ema=self.ema.state_dict(), adam=self.adam.state_dict(),
-                     muon=self.muon.momentum, args=config, **{k: getattr(self, k) for k in
-                     ("step", "steps_before", "decay_start", "validation", "seconds")})
+                     muon=self.muon.momentum, args=config, **{k: getattr(self, k) for k in STANDING})
         temporary = path.with_suffix(".tmp")
         torch.save(state, temporary)
         os.replace(temporary, path)
@@ -98,6 +104,8 @@ class Run:
     def rate_factor(self):
         """What both learning rates are multiplied with: warm-up, plateau, and a linear end if asked for."""
         risen = min(1.0, (self.step + 1) / self.args.warmup)
+        if self.args.decay_until:
+            return min(risen, max(0.0, (self.args.decay_until - time.time()) / (self.args.decay_until - self.began)))
         if self.decay_start is None:
             return risen
         return min(risen, max(0.0, 1 - (self.step - self.decay_start) / self.args.decay_steps))
@@ -105,10 +113,11 @@ class Run:
     def advance(self, images, bf16):
         """One step; (loss, norm of the gradient, rate factor)."""
         args, factor = self.args, self.rate_factor()
-        x, sigma, z, told = batch(images, args, self.step)
+        x, sigma, z, told = batch(images, args, self.step, args.level_error * (factor if args.exact_end else 1))
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             loss = objective.dsm_loss(self.net, x, sigma, z, told)
-        loss = (loss * objective.emphasis(sigma, args.emphasis)).mean()
+        mean = PHOTO_EMPHASIS if args.dataset == "photos" else None
+        loss = (loss * objective.emphasis(sigma, args.emphasis, mean)).mean()
         self.net.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), CLIP, error_if_nonfinite=True)
@@ -183,7 +192,7 @@ def train(args):
     out.mkdir(parents=True, exist_ok=True)
     checkpoint = out / "checkpoint.pt"
     state = source_state(args)
-    images, held_out = data.load(args.dataset, args.data)
+    images, held_out = data.load(args.dataset, args.data, args.cifar)
     run = Run(args, images)
     if state:
         run.restore(state)
@@ -204,17 +213,17 @@ def train(args):
     errors_log = open_log(out / "errors.csv", ["step", "seconds", "validation_dsm", *(f"error_{s:g}" for s in objective.TABLE)])
     print(f"{sum(p.numel() for p in run.net.parameters()):,} parameters, {len(images)} images, "
           f"{'bf16' if bf16 else 'f32'}, from step {run.step} to {last}", flush=True)
-    if run.step == 0:
+    if run.step == 0 and args.judge_every:
         run.judge(held_out, bf16, errors_log)
     saved = time.time()
-    while run.step < last and not stop:
+    while run.step < last and not stop and time.time() < (args.decay_until or float("inf")):
         wait_while(args.pause_file)
         began = time.time()
         loss, norm, factor = run.advance(images, bf16)
         seconds = time.time() - began
         run.seconds += seconds
         steps_log.writerow([run.step, repr(loss), f"{norm:.4g}", f"{factor:.4g}", f"{seconds:.3f}"])
-        if run.step % args.judge_every == 0 or run.step == last:
+        if args.judge_every and (run.step % args.judge_every == 0 or run.step == last):
             run.judge(held_out, bf16, errors_log)
         if time.time() - saved > SAVE_SECONDS:
             run.save(checkpoint)
@@ -226,8 +235,11 @@ def train(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--dataset", choices=["mnist", "fashion-mnist", "cifar10"])
+    add("--dataset", choices=["mnist", "fashion-mnist", "cifar10", "photos"])
     add("--data", required=True, help="file or folder of the data set")
+    add("--cifar", help="file or folder of CIFAR-10, to mix with photographs")
+    add("--cifar-share", type=float, default=0.1, help="of the batches are CIFAR-10's")
+    add("--crops", type=int, nargs="+", default=[64, 96], metavar="SIZE", help="of photographs; --batch counts the first")
     add("--out", required=True, help="folder for checkpoint.pt, loss.csv and errors.csv; resumed when it has a checkpoint")
     add("--from", dest="source", help="begin a new --out with this checkpoint, or with the weights of this .safetensors")
     add("--network", choices=["ncsnv2", "unet"])
@@ -240,6 +252,7 @@ def main():
     add("--focus-share", type=float, default=0.7, help="of each batch")
     add("--level-error", type=float, default=0.0, metavar="SHARE",
         help="a U-Net is told levels that are wrong by so much, e.g. 0.25: what samplers denoise is never of one level")
+    add("--exact-end", action="store_true", help="the told levels' error falls with the learning rates")
     add("--seed", type=int)
     add("--batch", type=int, default=32)
     add("--lr", type=float, default=5e-4, help="of Adam")
@@ -250,7 +263,9 @@ def main():
     add("--warmup", type=int, default=100)
     add("--steps", type=int, default=1_000_000, help="stop at this step")
     add("--decay-steps", type=int, default=0, help="final phase: learning rates to 0, linearly")
-    add("--judge-every", type=int, default=1000, metavar="STEPS", help="a line of errors.csv, as dear as 40 steps")
+    add("--decay-until", type=lambda t: datetime.datetime.fromisoformat(t).timestamp(), metavar="TIME",
+        help="the same by the clock, from the run's beginning: for a machine whose speed nobody knows")
+    add("--judge-every", type=int, default=1000, metavar="STEPS", help="a line of errors.csv, as dear as 40 steps; 0: none")
     add("--precision", choices=["auto", "f32", "bf16"], default="auto", help="auto: what is faster here")
     add("--pause-file", help="training rests while this file exists")
     add("--threads", type=int, default=2)
