@@ -206,7 +206,7 @@ impl MeasureConfig {
         let colour = (images.shape.channels == 3).then_some(PHOTOGRAPHS);
         let mean_square = self.mean_square.or(preset.map(|p| p.mean_square)).or(colour);
         let dither = self.dither.unwrap_or(false);
-        if dither && mean_square.is_none() {
+        if dither && bits == 1 && mean_square.is_none() {
             return Err(Error::setting(
                 "dither",
                 "needs a preset: none fits these images, so that nobody knows how far thresholds should reach",
