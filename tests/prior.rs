@@ -6,7 +6,7 @@ use qcs::bundled;
 use qcs::engine::cpu::CpuEngine;
 use qcs::methods::prior_score;
 use qcs::prior::{Depth, Ncsnv2, Prior, Schedule, UNet, parameters};
-use qcs::{Error, ImageShape, Images};
+use qcs::{ImageShape, Images};
 use qcs_kernels::philox::{Domain, Stream};
 use safetensors::{Dtype, tensor::TensorView};
 
