@@ -260,7 +260,7 @@ fn what_a_file_lacks_or_gets_wrong_is_named() {
         (good().change("A", |_, a| a.fill(0.0)), "scale A"),
         (good().change("lower", |_, v| v[1] = 0.25), "measurement 1 of image 0"),
         (good().change("upper", |_, v| v[2] = nan), "measurement 0 of image 1"),
-        (good().change("truth", |_, v| v[3] = nan), "`truth` holds NaN"),
+        (good().change("truth", |_, v| v[3] = nan), "image 1"),
         (good().change("U", |_, v| v[0] *= 1.01), "U is not orthogonal"),
         (
             good().change("eigenvalues", |_, v| v[0] *= 2.0),
