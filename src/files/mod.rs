@@ -78,6 +78,7 @@ pub fn read_text(path: &Path) -> Result<String> {
 ///
 /// # Errors
 /// If it is there and cannot be removed.
+#[cfg(feature = "cli")]
 pub(crate) fn remove_file(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io(path, "remove", e)),

@@ -117,6 +117,7 @@ fn a_model_may_advise_every_method_or_one() {
     }
 }
 
+#[cfg(feature = "bundled")]
 #[test]
 fn the_shipped_prior_knows_how_to_sample_with_it() {
     let options = QcsSgmPlus::defaults(&Prior::shipped().unwrap(), None, "ep", false).unwrap();

@@ -106,7 +106,7 @@ impl Projector<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "bundled"))]
 mod tests {
     use super::*;
 
