@@ -48,7 +48,7 @@ pub mod sweep;
 pub use engine::{Device, Precision};
 pub use error::{Error, Remedy, Result};
 pub use images::{ImageShape, Images};
-pub use methods::{Method, Projection, QcsSgm, QcsSgmPlus, Turbo};
+pub use methods::{Linear, Method, Projection, QcsSgm, QcsSgmPlus, Turbo};
 pub use pool::use_threads;
 pub use prior::Prior;
 pub use problem::{Cells, Matrix, Operator, Problem, Quantiser};

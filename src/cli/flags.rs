@@ -52,8 +52,11 @@ impl ModelFlags {
     /// The same; images of this shape are at hand, where the file does not say its own.
     pub fn load_for(&self, images: Option<ImageShape>) -> Result<(String, Prior)> {
         let name = match &self.model {
-            Some(model) if model.as_os_str() != Prior::SHIPPED => model,
-            _ => return Ok((Prior::SHIPPED.to_owned(), load_prior(Prior::SHIPPED, self.shape)?)),
+            Some(model) if !model.to_str().is_some_and(bundled::is_name) => model,
+            bundled => {
+                let name = bundled.as_deref().and_then(Path::to_str).unwrap_or(Prior::SHIPPED);
+                return Ok((name.to_owned(), load_prior(name, self.shape)?));
+            }
         };
         // A published folder or checkpoint has other ways to say it, or none.
         let is_silent = || match is_problem(name) && !name.is_dir() {
@@ -76,7 +79,7 @@ pub fn absolute(path: &Path) -> Result<String> {
             path.display()
         ))
     })?;
-    if [Prior::SHIPPED, bundled::DIGITS].contains(&text) {
+    if bundled::is_name(text) {
         return Ok(text.to_owned());
     }
     let absolute: PathBuf = std::path::absolute(path).map_err(|e| qcs::Error::io(path, "read", e))?;
@@ -85,8 +88,8 @@ pub fn absolute(path: &Path) -> Result<String> {
 
 /// Images from a file, a folder, or what is bundled.
 pub fn load_images(path: &Path, options: &LoadOptions) -> Result<Images> {
-    if path == Path::new(bundled::DIGITS) {
-        return bundled::digits(options.first, options.count);
+    if let Some(name) = path.to_str().filter(|name| bundled::is_name(name)) {
+        return bundled::images(name, options.first, options.count);
     }
     qcs::files::load_images(path, options)
 }

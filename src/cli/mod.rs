@@ -37,7 +37,7 @@ use qcs::{Error, Remedy, Result};
     long_version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("QCS_BUILD"), ")"),
     about = "Images from quantised measurements y = Q(Ax + n)",
     long_about = "Images from quantised measurements y = Q(Ax + n), with a score network as prior: the posterior mean by \
-                  turbo, posterior samples by QCS-SGM+ and QCS-SGM, and the baselines BIPG and OneShot.",
+                  turbo, posterior samples by QCS-SGM+ and QCS-SGM, and the baselines BIPG, OneShot and least squares.",
     after_help = "Examples:
   qcs demo                                               digits from single bits
   qcs measure digits/ -o problem.safetensors --bits 2    simulate measurements

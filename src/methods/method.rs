@@ -6,7 +6,7 @@ use serde::de::DeserializeSeed;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::options::{Setting, unknown};
-use super::{Algorithm, Options, Preset, Projection, QcsSgm, QcsSgmPlus, Turbo};
+use super::{Algorithm, Linear, Options, Preset, Projection, QcsSgm, QcsSgmPlus, Turbo};
 use crate::prior::Prior;
 use crate::problem::Problem;
 use crate::{Error, Result};
@@ -72,8 +72,18 @@ pub const ONE_SHOT: &Kind = &Kind {
     open: || Method::OneShot(Projection::default()),
 };
 
+/// Linear least squares.
+pub const LINEAR: &Kind = &Kind {
+    key: "linear",
+    title: "least squares",
+    about: "baseline without a prior: least squares of the cells' middles",
+    is_baseline: true,
+    settings: Linear::SETTINGS,
+    open: || Method::Linear(Linear::default()),
+};
+
 /// All methods, in the order in which results are shown.
-pub const METHODS: [&Kind; 5] = [QCS_SGM, QCS_SGM_PLUS, TURBO, BIPG, ONE_SHOT];
+pub const METHODS: [&Kind; 6] = [QCS_SGM, QCS_SGM_PLUS, TURBO, BIPG, ONE_SHOT, LINEAR];
 
 /// The method that runs if none is named.
 pub const DEFAULT: &str = QCS_SGM_PLUS.key;
@@ -181,6 +191,7 @@ pub enum Method {
     Turbo(Turbo),
     Bipg(Projection),
     OneShot(Projection),
+    Linear(Linear),
 }
 
 impl From<QcsSgm> for Method {
@@ -221,6 +232,7 @@ macro_rules! each {
             Method::QcsSgmPlus($settings) => $body,
             Method::Turbo($settings) => $body,
             Method::Bipg($settings) | Method::OneShot($settings) => $body,
+            Method::Linear($settings) => $body,
         }
     };
 }
@@ -234,6 +246,7 @@ macro_rules! map {
             Method::Turbo($settings) => Method::Turbo($body),
             Method::Bipg($settings) => Method::Bipg($body),
             Method::OneShot($settings) => Method::OneShot($body),
+            Method::Linear($settings) => Method::Linear($body),
         }
     };
 }
@@ -247,6 +260,7 @@ impl Method {
             Self::Turbo(_) => TURBO,
             Self::Bipg(_) => BIPG,
             Self::OneShot(_) => ONE_SHOT,
+            Self::Linear(_) => LINEAR,
         }
     }
 
@@ -294,6 +308,7 @@ impl Method {
             (Self::Turbo(above), Self::Turbo(below)) => Self::Turbo(above.over(below)),
             (Self::Bipg(above), Self::Bipg(below)) => Self::Bipg(above.over(below)),
             (Self::OneShot(above), Self::OneShot(below)) => Self::OneShot(above.over(below)),
+            (Self::Linear(above), Self::Linear(below)) => Self::Linear(above.over(below)),
             (above, below) => panic!("settings of {:?} over those of {:?}", above.kind(), below.kind()),
         }
     }

@@ -5,6 +5,7 @@
 //! steps, and what is told of a state afterwards.
 
 pub mod langevin;
+mod linear;
 mod method;
 pub(crate) mod options;
 mod preset;
@@ -16,7 +17,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 pub use langevin::{QcsSgm, QcsSgmPlus};
-pub use method::{BIPG, DEFAULT, Kind, METHODS, Method, ONE_SHOT, QCS_SGM, QCS_SGM_PLUS, TURBO, find, own, parse_list};
+pub use linear::Linear;
+pub use method::{
+    BIPG, DEFAULT, Kind, LINEAR, METHODS, Method, ONE_SHOT, QCS_SGM, QCS_SGM_PLUS, TURBO, find, own, parse_list,
+};
 pub use options::{Options, Setting, shown};
 pub use preset::{PRESETS, Preset};
 pub use projection::Projection;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::published::{Side, is_checkpoint, is_folder, is_published};
-use super::registry::{self, check_halvings, shape_of};
+use super::registry::{self, shape_of};
 use super::{Denoiser, Prior, Schedule, parameters};
 use crate::files::safetensors::{self, TensorFile};
 use crate::{Error, ImageShape, Result};
@@ -72,9 +72,6 @@ fn published(name: &Path, file: &TensorFile<'_>, image: Option<ImageShape>) -> R
 
 /// Errors are the file's fault; its name is not in them yet.
 fn parse(file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Prior> {
-    if let Some(image) = image {
-        check_halvings("a prior", image, 1)?;
-    }
     let network = registry::network(file, image)?;
     let what = network.describe();
     let mut weights = HashMap::new();

@@ -4,7 +4,7 @@ use qcs_kernels::network::precondition::Parametrisation;
 
 use super::layers::Layers;
 use crate::ImageShape;
-use crate::plan::{NetworkOp, PlanBuilder, TensorId};
+use crate::plan::{Contents, NetworkOp, PlanBuilder, TensorId};
 
 /// A kind of preconditioning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,39 @@ impl Frame {
     };
 
     /// Appends `network`, which makes a feature map of as many channels as an image has of its input, and what stands
-    /// around it: the score of `x` at the levels of the states.
+    /// around it: the score of `x` at the levels of the states. The network halves its maps `halvings` times: an image whose
+    /// sides do not allow that is continued by reflection, and its score cut.
     pub fn push(
+        self,
+        plan: &mut PlanBuilder,
+        image: ImageShape,
+        halvings: usize,
+        [x, level, score]: [TensorId; 3],
+        network: impl FnOnce(&mut Layers<'_>, TensorId) -> TensorId,
+    ) {
+        let whole = continued(image, halvings);
+        if whole == image {
+            return self.push_whole(plan, image, [x, level, score], network);
+        }
+        let [large, large_score] = [(); 2].map(|()| plan.temporary(Contents::F32(whole.len())));
+        let (small, to) = ((image.height, image.width), (whole.height, whole.width));
+        plan.push(NetworkOp::Reflect {
+            input: x,
+            from: small,
+            to,
+            output: large,
+        });
+        self.push_whole(plan, whole, [large, level, large_score], network);
+        plan.push(NetworkOp::Reflect {
+            input: large_score,
+            from: to,
+            to: small,
+            output: score,
+        });
+    }
+
+    /// The same for images that the network can halve.
+    fn push_whole(
         self,
         plan: &mut PlanBuilder,
         image: ImageShape,
@@ -50,4 +81,10 @@ impl Frame {
             },
         });
     }
+}
+
+/// The image with sides that can be halved so many times.
+pub fn continued(image: ImageShape, halvings: usize) -> ImageShape {
+    let side = |side: usize| side.next_multiple_of(1 << halvings);
+    ImageShape::new(image.channels, side(image.height), side(image.width))
 }

@@ -5,7 +5,7 @@
 //! any list of levels inside the trained range.
 
 use super::layers::Layers;
-use super::registry::{check_halvings, first_layer, image_of};
+use super::registry::{first_layer, image_of};
 use super::{Frame, Network};
 use crate::files::safetensors::TensorFile;
 use crate::plan::{Activation, NetworkOp, PlanBuilder, TensorId};
@@ -72,7 +72,6 @@ impl Ncsnv2 {
         let (ngf, channels) = first_layer(file)?;
         let image = image_of(file, image, channels)?;
         let depth = Depth::of(|name| file.has(name));
-        check_halvings(depth.name(), image, depth.halvings())?;
         Ok(Self { ngf, depth, image })
     }
 }
@@ -87,9 +86,13 @@ impl Network for Ncsnv2 {
     }
 
     fn push(&self, plan: &mut PlanBuilder, x: TensorId, level: TensorId, score: TensorId) {
-        Frame::Ncsnv2.push(plan, self.image, [x, level, score], |layers, input| {
-            layers.ncsnv2(self, input)
-        });
+        Frame::Ncsnv2.push(
+            plan,
+            self.image,
+            self.depth.halvings(),
+            [x, level, score],
+            |layers, input| layers.ncsnv2(self, input),
+        );
     }
 }
 

@@ -104,25 +104,15 @@ pub fn image_of(file: &TensorFile<'_>, image: Option<ImageShape>, channels: usiz
     Ok(image)
 }
 
-/// Refuses images that a network cannot halve so many times.
-pub fn check_halvings(network: &str, image: ImageShape, times: usize) -> Result<()> {
-    let divides = |side: usize| {
-        u32::try_from(times)
-            .ok()
-            .and_then(|t| 1usize.checked_shl(t))
-            .is_some_and(|d| side.is_multiple_of(d))
-    };
-    if divides(image.height) && divides(image.width) {
-        return Ok(());
+/// The most that a network may halve its maps: 4096 pixels to one.
+const MOST_HALVINGS: usize = 12;
+
+/// Refuses a network that halves its maps more often than any image allows.
+pub fn check_halvings(network: &str, times: usize) -> Result<()> {
+    match times {
+        0..=MOST_HALVINGS => Ok(()),
+        _ => Err(Error::usage(format!(
+            "{network} halves its maps {times} times: no image allows more than {MOST_HALVINGS}"
+        ))),
     }
-    let reason = match times {
-        1 => format!("{network} halves the image once: height and width must be even, not {image}"),
-        _ => {
-            let by = 1u128.checked_shl(times as u32).unwrap_or(u128::MAX);
-            format!(
-                "{network} halves the image {times} times: height and width must be divisible by {by}, unlike {image}"
-            )
-        }
-    };
-    Err(Error::usage(reason))
 }

@@ -35,7 +35,7 @@ impl Network for UNet {
     }
 
     fn push(&self, plan: &mut PlanBuilder, x: TensorId, level: TensorId, score: TensorId) {
-        Frame::EDM.push(plan, self.image, [x, level, score], |layers, input| {
+        Frame::EDM.push(plan, self.image, self.halvings(), [x, level, score], |layers, input| {
             self.layers(layers, input)
         });
     }
@@ -80,8 +80,12 @@ impl UNet {
                 "`{name}` has too few feature maps: a norm compares two"
             )));
         }
-        check_halvings("this U-Net", image, widths.len() - 1)?;
+        check_halvings("this U-Net", widths.len() - 1)?;
         Ok(Self { widths, blocks, image })
+    }
+
+    fn halvings(&self) -> usize {
+        self.widths.len() - 1
     }
 
     /// From the framed input to a map of the image's channels.

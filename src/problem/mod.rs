@@ -317,6 +317,25 @@ impl Problem {
         self.rotates
     }
 
+    /// U·diag(f(λ))·Uᵀ·v in f64, with λ the eigenvalues of A·Aᵀ.
+    ///
+    /// # Errors
+    /// As [`Problem::spectrum`].
+    pub fn filtered(&self, v: &[f64], f: impl Fn(f64) -> f64) -> Result<Vec<f64>> {
+        let spectrum = self.spectrum()?;
+        let m = self.a.rows();
+        let weigh = |mut turned: Vec<f64>| {
+            let weights = spectrum.eigenvalues.iter().map(|&lambda| f(lambda));
+            turned.iter_mut().zip(weights).for_each(|(v, weight)| *v *= weight);
+            turned
+        };
+        Ok(match &spectrum.u {
+            Some(u) => matrix::times(u, m, &weigh(matrix::transpose_times(u, m, v))),
+            None if self.rotates => self.a.rotated_back(&weigh(self.a.rotated(v))),
+            None => weigh(v.to_vec()),
+        })
+    }
+
     /// The spectrum if it is known already.
     pub fn known_spectrum(&self) -> Option<&Spectrum> {
         self.spectrum.get()

@@ -126,8 +126,8 @@ impl MeasureConfig {
             count: self.count,
             ..LoadOptions::default()
         };
-        if images == Path::new(bundled::DIGITS) {
-            return bundled::digits(options.first, options.count);
+        if let Some(name) = images.to_str().filter(|name| bundled::is_name(name)) {
+            return bundled::images(name, options.first, options.count);
         }
         load_images(images, &options)
     }

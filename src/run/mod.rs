@@ -41,7 +41,7 @@ use crate::methods::{Algorithm, Given, Kind, Options, Preset};
 use crate::prior::{Denoiser, Prior};
 use crate::problem::Problem;
 use crate::reconstruct::{Driver, fingerprint};
-use crate::{Error, ImageShape, Result};
+use crate::{Error, ImageShape, Result, bundled};
 
 /// A run that is ready to start: model and problem are loaded, every setting is checked.
 pub struct Run {
@@ -74,6 +74,9 @@ pub fn load_prior(model: &str, shape: Option<ImageShape>) -> Result<Prior> {
             )),
             None => Ok(prior),
         };
+    }
+    if bundled::is_name(model) {
+        return Prior::from_bytes(model, bundled::file(model)?, shape);
     }
     Prior::open(Path::new(model), shape)
 }

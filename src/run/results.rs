@@ -39,7 +39,10 @@ impl Results {
                 key: brought.kind.key(),
                 title: brought.kind.title(),
                 estimates: brought.estimates,
-                deviations: brought.deviations,
+                // A method that draws nothing has none to show.
+                deviations: brought
+                    .deviations
+                    .filter(|std| std.data.iter().any(|&value| value > 0.0)),
             });
         }
         let report = Report::new(rows, &seconds)

@@ -1,12 +1,12 @@
 //! The keys of a sweep: the settings of a run by their own names, wherever in a configuration they stand.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use toml::{Table, Value};
 
 use crate::methods::{self, METHODS, Options};
-use crate::prior::Prior;
-use crate::run::{ENSEMBLES, MeasureConfig, RunConfig};
+use crate::run::{MeasureConfig, RunConfig};
 use crate::{Error, Result, bundled};
 
 /// Keys at the top of a configuration that a sweep may set. Of them `count` and `seed` count for measuring as well.
@@ -151,8 +151,8 @@ fn absolute(key: &str, value: &Value) -> Result<Value> {
         return Ok(value.clone());
     };
     let is_path = match key {
-        "model" | "images" | "problem" => ![Prior::SHIPPED, bundled::DIGITS].contains(&text.as_str()),
-        "matrix" => !ENSEMBLES.contains(&text.as_str()),
+        "model" | "images" | "problem" => !bundled::is_name(text),
+        "matrix" => Path::new(text).is_file(),
         _ => false,
     };
     if !is_path {

@@ -17,6 +17,7 @@ pub mod max_pool;
 pub mod mean_pool;
 pub mod norm_coefficients;
 pub mod precondition;
+pub mod reflect;
 pub mod resample;
 pub mod resize_add;
 pub mod store_mixed;

@@ -47,7 +47,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub model: ModelFlags,
     /// Methods to run one after the other on the same problem with the same noise: a list of diag (QCS-SGM), ep (QCS-SGM+),
-    /// turbo, and the baselines bipg and oneshot; or both (diag, ep), or all (diag, ep, turbo) [default: ep]
+    /// turbo, and the baselines bipg, oneshot and linear; or both (diag, ep), or all (diag, ep, turbo) [default: ep]
     #[arg(long, value_name = "LIST")]
     pub method: Option<String>,
     /// How many images to reconstruct [default: all]

@@ -8,6 +8,7 @@ use qcs_kernels::network::max_pool::max_pool;
 use qcs_kernels::network::mean_pool::mean_pool;
 use qcs_kernels::network::norm_coefficients::norm_coefficients;
 use qcs_kernels::network::precondition::Parametrisation;
+use qcs_kernels::network::reflect::reflect;
 use qcs_kernels::network::resize_add::resize_add;
 use qcs_kernels::network::store_mixed::store_mixed;
 use qcs_kernels::network::store_score::store_score;
@@ -54,6 +55,8 @@ pub fn cases() -> Vec<Case> {
             load_scaled_case(shape, Parametrisation::Epsilon, false),
             load_scaled_case(shape, Parametrisation::Denoised, true),
             store_case(shape),
+            reflect_case(shape, (height + 3, width + 1)),
+            reflect_case(shape, (height.div_ceil(2), 3 * width + 2)),
             norm_case(shape, 0.0),
             norm_case(shape, 1000.0),
             max_pool_case(whole),
@@ -122,6 +125,31 @@ fn elu_on(name: String, batch: usize, contents: Contents, input: impl Fn() -> Ve
         case.push(NetworkOp::Elu { input, output });
         case.finish(move |results| {
             let expected: Vec<f32> = values.iter().map(|&x| elu(x)).collect();
+            Ok(absolute_error(&results.of(output), &expected))
+        })
+    })
+}
+
+fn reflect_case(shape: Shape, to: (usize, usize)) -> Case {
+    let (batch, channels, height, width) = shape;
+    let name = format!("{} to {}×{}", named("reflect", shape), to.0, to.1);
+    Case::new(name, 0.0, move |target| {
+        let mut case = Builder::new(batch, target);
+        let planes = batch * channels;
+        let values = uniforms(2, planes * height * width);
+        let input = case.tensor(Contents::F32(channels * height * width), &values);
+        let output = case.unset(Contents::F32(channels * to.0 * to.1));
+        let from = (height, width);
+        case.push(NetworkOp::Reflect {
+            input,
+            from,
+            to,
+            output,
+        });
+        case.finish(move |results| {
+            let expected = each(f32::NAN, planes, to.0 * to.1, |plane, output| {
+                reflect(part(&values, planes, plane), from, to.1, output);
+            });
             Ok(absolute_error(&results.of(output), &expected))
         })
     })

@@ -99,6 +99,13 @@ pub struct Prepared {
 /// An op of the network.
 #[derive(Clone, Copy, Debug)]
 pub enum NetworkOp {
+    /// States of another height and width, continued by reflection or cut: `[planes, height, width]` each
+    Reflect {
+        input: TensorId,
+        from: (usize, usize),
+        to: (usize, usize),
+        output: TensorId,
+    },
     /// 2x − 1, from the state to a feature map
     LoadImage {
         x: TensorId,
@@ -208,6 +215,7 @@ pub enum NetworkOp {
 impl NetworkOp {
     pub fn name(&self) -> &'static str {
         match self {
+            Self::Reflect { .. } => "reflect",
             Self::LoadImage { .. } => "load_image",
             Self::LoadScaled { .. } => "load_scaled",
             Self::Conv(_) => "conv",
@@ -230,6 +238,7 @@ impl NetworkOp {
 
     pub fn operands(&self) -> Operands {
         match *self {
+            Self::Reflect { input, output, .. } => Operands::new([input], [output]),
             Self::LoadImage { x, output } => Operands::new([x], [output]),
             Self::LoadScaled { x, level, output, .. } => Operands::new([x, level], [output]),
             Self::Conv(c) => {
@@ -300,7 +309,8 @@ impl NetworkOp {
                 .map(|param| (param, Packing::Plain))
                 .collect(),
             Self::Dense { weight, bias, .. } => [weight, bias].map(|param| (param, Packing::Plain)).to_vec(),
-            Self::LoadImage { .. }
+            Self::Reflect { .. }
+            | Self::LoadImage { .. }
             | Self::LoadScaled { .. }
             | Self::Elu { .. }
             | Self::Resample { .. }

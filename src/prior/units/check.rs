@@ -1,6 +1,8 @@
 //! Whether a list of units is a network: what a file says is believed only after it has been gone through.
 
 use super::{Resample, Unit, UnitNetwork};
+use crate::prior::frame::continued;
+use crate::prior::registry::check_halvings;
 use crate::{Error, ImageShape, Result};
 
 /// Channels are whole blocks of eight: maps are joined and heads are cut at them.
@@ -43,7 +45,9 @@ impl UnitNetwork {
                 return refuse("a level that no block asks for, or too many do".into());
             }
         }
+        check_halvings("the network", self.halvings())?;
         let tells = usize::from(self.level.is_none());
+        let ImageShape { height, width, .. } = continued(self.image, self.halvings());
         let mut map = (channels + tells, height, width);
         let mut stack = Vec::new();
         for (at, unit) in self.units.iter().enumerate() {

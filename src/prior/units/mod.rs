@@ -201,6 +201,25 @@ impl UnitNetwork {
         Ok(network)
     }
 
+    /// How many times the smallest map was halved.
+    pub(super) fn halvings(&self) -> usize {
+        let (mut depth, mut most) = (0_usize, 0);
+        for unit in &self.units {
+            match unit {
+                Unit::Shrink { .. } | Unit::Unfold { .. } => depth += 1,
+                Unit::Grow { .. } | Unit::Fold { .. } => depth = depth.saturating_sub(1),
+                Unit::Block { resample, .. } => match resample {
+                    Resample::Keep => {}
+                    Resample::Halve => depth += 1,
+                    Resample::Double => depth = depth.saturating_sub(1),
+                },
+                _ => {}
+            }
+            most = most.max(depth);
+        }
+        most
+    }
+
     /// Groups of a norm over so many channels.
     fn groups_of(&self, channels: usize) -> usize {
         self.groups.min(channels / self.least_of_group).max(1)
@@ -257,7 +276,7 @@ impl Network for UnitNetwork {
             kind: self.output.parametrisation(),
             tells_level: self.level.is_none(),
         };
-        frame.push(plan, self.image, [x, level, score], |layers, input| {
+        frame.push(plan, self.image, self.halvings(), [x, level, score], |layers, input| {
             layers.units(self, input, level)
         });
     }

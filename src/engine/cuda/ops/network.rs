@@ -23,6 +23,7 @@ use qcs_kernels::network::load_scaled::{LoadScaledArgs, TELLS};
 use qcs_kernels::network::max_pool::MaxPoolArgs;
 use qcs_kernels::network::mean_pool::MeanPoolArgs;
 use qcs_kernels::network::norm_coefficients::{NormFinishArgs, NormMergeArgs, NormMomentsArgs};
+use qcs_kernels::network::reflect::ReflectArgs;
 use qcs_kernels::network::resample::{ResampleArgs, Resampling};
 use qcs_kernels::network::resize_add::ResizeAddArgs;
 use qcs_kernels::network::store_mixed::StoreMixedArgs;
@@ -37,6 +38,21 @@ impl Caller<'_> {
         let (images, unused) = (self.batch(), 0);
         match *op {
             NetworkOp::Conv(conv) => self.conv(&conv, scratch),
+            NetworkOp::Reflect {
+                input,
+                from: (height, width),
+                to,
+                output,
+            } => vec![Call::of(&ReflectArgs {
+                input: self.tensor(input),
+                output: self.tensor(output),
+                planes: images * self.len(input) / (height * width) as u32,
+                height: height as u32,
+                width: width as u32,
+                to_height: to.0 as u32,
+                to_width: to.1 as u32,
+                unused,
+            })],
             NetworkOp::LoadImage { x, output } => {
                 let (channels, height, width) = self.feature(output);
                 vec![Call::of(&LoadImageArgs {

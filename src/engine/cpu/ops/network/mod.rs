@@ -12,6 +12,7 @@ mod load_scaled;
 mod max_pool;
 mod mean_pool;
 mod norm_coefficients;
+mod reflect;
 mod resample;
 mod resize_add;
 mod store_mixed;
@@ -38,6 +39,7 @@ use load_scaled::load_scaled;
 use max_pool::max_pool;
 use mean_pool::mean_pool;
 use norm_coefficients::{NormParams, norm_coefficients};
+use reflect::reflect;
 use resample::{Resample, resample};
 use resize_add::resize_add;
 use store_mixed::store_mixed;
@@ -57,6 +59,14 @@ impl CpuSession<'_> {
         let pixels = |id: TensorId| size(id).0 * size(id).1;
         let channels = |id: TensorId| plan.tensor(id).contents.feature().0;
         match *op {
+            NetworkOp::Reflect {
+                input,
+                from,
+                to,
+                output,
+            } => {
+                reflect(self.threads, at.read(input), from, to, at.write(output));
+            }
             NetworkOp::LoadImage { x, output } => {
                 let (channels, pixels) = (channels(output), pixels(output));
                 load_image(self.threads, at.read(x), channels, pixels, at.write(output));
