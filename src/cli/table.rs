@@ -26,7 +26,10 @@ pub fn report(report: &Report, images: usize) -> String {
                     _ => String::new(),
                 }
             };
-            rows.push(row(&index.to_string(), &report.methods, psnr));
+            let named = report.images.iter().find(|image| image.index == index);
+            let name = named.and_then(|image| image.name.as_ref());
+            let shown = name.map_or_else(|| index.to_string(), |name| format!("{index} {name}"));
+            rows.push(row(&shown, &report.methods, psnr));
         }
         rows.push(Vec::new());
     }

@@ -77,8 +77,12 @@ pub fn evaluate(
         let x = estimates.image(index);
         ImageMetrics {
             index: first + index,
+            name: problem
+                .and_then(Problem::names)
+                .map(|names| names[first + index].clone()),
             method: method.to_owned(),
             psnr: truth.map(|truth| psnr(x, truth.image(index))),
+            exact: false,
             ssim: truth.and_then(|truth| ssim(x, truth.image(index), shape)),
             consistency: problem.map(|problem| {
                 let x: Vec<f64> = x.iter().map(|&v| clamped(v)).collect();
