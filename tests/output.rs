@@ -31,7 +31,7 @@ fn images_written_as_png_are_loaded_as_the_same_images() {
     for shape in [ImageShape::new(1, 28, 20), ImageShape::new(3, 9, 16)] {
         let folder = tempfile::tempdir().unwrap();
         let written = images(shape, 11);
-        png::write_images(folder.path().join("samples"), &written, 0..written.count()).unwrap();
+        png::write_images(folder.path().join("samples"), &written, 0..written.count(), None).unwrap();
         let read = load_images(folder.path().join("samples"), &LoadOptions::default()).unwrap();
         assert_eq!(read, written);
     }
@@ -53,7 +53,7 @@ fn a_picture_that_cannot_be_written_is_one_line_and_leaves_nothing() {
     let blocker = folder.path().join("file");
     fs::write(&blocker, "x").unwrap();
     let some = images(ImageShape::new(1, 8, 8), 1);
-    let error = png::write_images(blocker.join("samples"), &some, 0..some.count()).unwrap_err();
+    let error = png::write_images(blocker.join("samples"), &some, 0..some.count(), None).unwrap_err();
     assert!(error.to_string().contains("cannot create"), "{error}");
     let error = png::write_image(blocker.join("a.png"), some.shape, some.image(0)).unwrap_err();
     assert_eq!(error.exit_code(), 1);
@@ -162,8 +162,11 @@ fn a_contact_sheet_shows_every_image_once() {
 fn metrics(index: usize, method: &str, psnr: Option<f64>) -> ImageMetrics {
     ImageMetrics {
         index,
+        name: None,
         method: method.into(),
         psnr,
+        exact: false,
+        psnr_scaled: psnr,
         ssim: psnr.map(|_| 0.5),
         consistency: Some(0.75),
         predicted_error: None,
@@ -208,11 +211,44 @@ fn json_stays_valid_without_truth_with_infinite_psnr_and_with_divergence() {
     assert_eq!(json["methods"][0]["consistency"]["mean"], 0.75);
     let rows = vec![metrics(0, "ep", Some(f64::INFINITY)), metrics(1, "ep", Some(20.0))];
     let json = json_of(&Report::new(rows, &[]));
-    assert_eq!(json["images"][0]["psnr"], "inf");
-    assert_eq!(json["methods"][0]["psnr"]["mean"], "inf");
+    assert!(json["images"][0]["psnr"].is_null() && json["methods"][0]["psnr"]["mean"].is_null());
+    assert!(json["images"][0]["exact"] == true && json["images"][1]["exact"].is_null());
     assert!(json["methods"][0]["psnr"]["standard_error"].is_null());
     let json = json_of(&Report::new(vec![metrics(0, "ep", Some(f64::NAN))], &[]));
-    assert_eq!(json["images"][0]["psnr"], "nan");
+    assert!(json["images"][0]["psnr"].is_null() && json["images"][0]["exact"].is_null());
+}
+
+#[test]
+fn a_report_is_read_back_as_it_was_and_every_change_of_a_letter_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metrics.json");
+    let named = ImageMetrics {
+        name: Some("a \"checksum\" {\n.png".to_owned()),
+        ..metrics(1, "ep", Some(20.0))
+    };
+    let report = Report::new(vec![metrics(0, "ep", Some(f64::INFINITY)), named], &[("ep", 0.1)]);
+    report.write_json(&path).unwrap();
+    assert_eq!(Report::read_json(&path).unwrap(), report);
+    let whole = fs::read(&path).unwrap();
+    for at in 0..whole.len() {
+        for bit in [0, 1, 3] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1 << bit;
+            fs::write(&path, damaged).unwrap();
+            // What is still believed is what was written: the damage hit the checksum's own name, or the end of the last line.
+            if let Ok(read) = Report::read_json(&path) {
+                assert_eq!(read, report, "byte {at}, bit {bit}");
+            }
+        }
+    }
+    // One without a checksum is of an earlier version.
+    let text = String::from_utf8(whole).unwrap();
+    let old: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with("  \"checksum\""))
+        .collect();
+    fs::write(&path, old.join("\n").replace("\"psnr\": null", "\"psnr\": \"inf\"")).unwrap();
+    assert_eq!(Report::read_json(&path).unwrap(), report);
 }
 
 #[test]
@@ -236,10 +272,14 @@ fn diverged_images_are_marked_and_left_out_of_the_means() {
 fn the_csv_report_has_one_row_per_image_and_quotes_what_needs_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metrics.csv");
-    let rows = vec![metrics(0, "ep", Some(f64::INFINITY)), metrics(7, "ep, \"cold\"", None)];
+    let named = ImageMetrics {
+        name: Some("a, b.png".to_owned()),
+        ..metrics(7, "ep, \"cold\"", None)
+    };
+    let rows = vec![metrics(0, "ep", Some(f64::INFINITY)), named];
     Report::new(rows, &[]).write_csv(&path).unwrap();
-    let expected = "index,method,psnr,ssim,consistency,predicted_error,evaluations,ep_iterations,same_digit,diverged\n\
-                    0,ep,inf,0.5,0.75,,,,,false\n\
-                    7,\"ep, \"\"cold\"\"\",,,0.75,,,,,false\n";
+    let expected = "index,method,psnr,psnr_scaled,ssim,consistency,predicted_error,evaluations,ep_iterations,same_digit,diverged,name\n\
+                    0,ep,inf,inf,0.5,0.75,,,,,false,\n\
+                    7,\"ep, \"\"cold\"\"\",,,,0.75,,,,,false,\"a, b.png\"\n";
     assert_eq!(fs::read_to_string(path).unwrap(), expected);
 }

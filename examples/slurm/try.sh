@@ -64,17 +64,17 @@ cd "$work"
 settings=(--method diag,turbo --levels 100 --threads 1 --device cpu)
 "$qcs" run problem.safetensors --out whole "${settings[@]}" --quiet
 
-array=$(sbatch --parsable --array=0-3 --cpus-per-task=1 "$here/array.sbatch" problem.safetensors results "${settings[@]}")
+array=$(sbatch --parsable --array=1-4 --cpus-per-task=1 "$here/array.sbatch" problem.safetensors results "${settings[@]}")
 echo "array $array"
-# Task 0 is requeued as soon as it has something to lose.
-for _ in $(seq 100); do ls results/shard-0-of-4/checkpoint-*.safetensors >/dev/null 2>&1 && break; sleep 0.2; done
+# Task 1 is requeued as soon as it has something to lose.
+for _ in $(seq 100); do ls results/shard-1-of-4/checkpoint-*.safetensors >/dev/null 2>&1 && break; sleep 0.2; done
 sleep 1
-scontrol requeue "${array}_0"
+scontrol requeue "${array}_1"
 merge=$(sbatch --parsable --dependency="afterok:$array" "$here/merge.sbatch" results)
-echo "requeued ${array}_0; merge is job $merge"
+echo "requeued ${array}_1; merge is job $merge"
 # A requeued job waits for two minutes by Slurm's rule; it need not here.
 for _ in $(seq 300); do
-    scontrol update JobId="${array}_0" StartTime=now >/dev/null 2>&1 || true
+    scontrol update JobId="${array}_1" StartTime=now >/dev/null 2>&1 || true
     [ -z "$(squeue -h)" ] && break
     sleep 1
 done
@@ -83,4 +83,4 @@ tail -n 4 qcs-*.log
 for file in config.toml truth.npy metrics.csv diag/samples.npy turbo/samples.npy grid.png; do
     cmp "whole/$file" "results/$file" && echo "$file: the same bytes"
 done
-grep -l "continues from its checkpoint" "qcs-$array-0.log" && echo "task 0 was requeued and went on; the merged run equals the single one"
+grep -l "continues from its checkpoint" "qcs-$array-1.log" && echo "task 1 was requeued and went on; the merged run equals the single one"

@@ -12,7 +12,7 @@ use qcs::methods::turbo::{LEVELS, calibrate as measure};
 use qcs::prior::{Denoiser, Prior};
 use qcs::{Error, ImageShape, Images, Result};
 
-use super::flags::load_images;
+use super::flags::{load_images, load_named, taken};
 use super::{Global, table, target, terminal};
 
 /// Measure a prior's denoising errors, which turbo needs, and write them into its file
@@ -63,7 +63,10 @@ pub fn calibrate(args: &CalibrateArgs, global: &Global) -> Result<()> {
     };
     let (prior, images) = match args.size {
         None => {
-            let images = load_images(&args.images, &LoadOptions::default())?;
+            let loaded = load_named(&args.images, &LoadOptions::default())?;
+            let note = loaded.array.map(|array| taken(&args.images, &array));
+            note.iter().for_each(|note| global.note(note));
+            let images = loaded.images;
             (opened(images.shape)?, images)
         }
         Some(size) => {

@@ -1,14 +1,15 @@
 //! `qcs demo`: ten digits from one-bit measurements, by every method side by side, or a photograph.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use qcs::run::{Found, Run, demo};
+use qcs::files::{LoadOptions, Size};
+use qcs::run::{Found, Run, RunConfig, demo};
 use qcs::{Result, bundled};
 
 use super::Global;
-use super::flags::{MOST_SEED, absolute};
+use super::flags::{MOST_SEED, absolute, load_images};
 use super::run::Output;
 
 /// Recover ten bundled digits from 1-bit measurements, or a photograph from 2-bit ones
@@ -16,7 +17,7 @@ use super::run::Output;
 #[command(
     long_about = "Measures ten bundled MNIST test digits with an ill-conditioned matrix (400 measurements of 1 bit each, \
                   kappa = 1000, sigma = 0.05) and reconstructs them by QCS-SGM, QCS-SGM+ and turbo. Prints a table and writes a run folder with grid.png. Takes half a minute or so on two cores.\n\n\
-                  With --photo it measures a photograph instead, by a Hadamard transform with random signs: half as many measurements as it has values, of 2 bits each, sigma = 0.02. Least squares and turbo reconstruct it, turbo with four draws and their deviation.",
+                  With --photo it measures a photograph in colour instead, by a Hadamard transform with random signs: half as many measurements as it has values, of 2 bits each, sigma = 0.02. Least squares and turbo reconstruct it, turbo with four draws and their deviation.",
     after_help = "Examples:
   qcs demo
   qcs demo --out my-demo --seed 1
@@ -25,7 +26,7 @@ use super::run::Output;
   qcs demo --json --force > demo.json"
 )]
 pub struct DemoArgs {
-    /// A photograph in the place of the digits: the bundled one, or this file
+    /// A photograph in the place of the digits: the bundled one, or the square in the middle of this one, made smaller to 256×256
     #[arg(long, value_name = "IMAGE", num_args = 0..=1, default_missing_value = bundled::PHOTOGRAPH, conflicts_with = "count")]
     photo: Option<PathBuf>,
     /// Folder to write to
@@ -52,7 +53,7 @@ pub fn demo(args: &DemoArgs, global: &Global) -> Result<()> {
     global.use_threads()?;
     let mut config = match &args.photo {
         None => demo::config(),
-        Some(image) => demo::photo(&absolute(image)?),
+        Some(image) => photo(image)?,
     };
     config.seed = args.seed;
     if let Some(measure) = &mut config.measure {
@@ -75,4 +76,23 @@ pub fn demo(args: &DemoArgs, global: &Global) -> Result<()> {
         Found::Finished(config) => output.nothing_to_do(config),
         _ => output.execute(&run, engine.as_mut(), None),
     }
+}
+
+/// The side that a photograph of the user's is made small to: what a demo has time for.
+const SIDE: usize = 256;
+
+/// The demo of a photograph: the square in its middle, and at most so many pixels of it.
+fn photo(image: &Path) -> Result<RunConfig> {
+    let mut config = demo::photo(&absolute(image)?);
+    let shape = load_images(image, &LoadOptions::default())?.shape;
+    let square = |side| Size {
+        width: side,
+        height: side,
+    };
+    let side = shape.height.min(shape.width);
+    if let Some(measure) = &mut config.measure {
+        measure.crop = (shape.height != shape.width).then(|| square(side));
+        measure.resize = (side > SIDE).then(|| square(SIDE));
+    }
+    Ok(config)
 }

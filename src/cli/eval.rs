@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use qcs::files::{LoadOptions, ValueRange, npy, split_name};
+use qcs::files::{LoadOptions, Loaded, ValueRange, npy, split_name};
 use qcs::methods::{METHODS, Samples};
 use qcs::metrics::Calibration;
 use qcs::output::{Diverged, ImageMetrics, MethodCalibration, Report};
 use qcs::problem::Problem;
 use qcs::reconstruct::{compare_digits, evaluate};
-use qcs::run::{RunConfig, RunFolder};
+use qcs::run::{MeasureConfig, RunConfig, RunFolder};
 use qcs::{Error, ImageShape, Images, Result};
 
-use super::flags::{is_problem, load_images};
+use super::flags::{is_problem, load_images, load_named, taken};
 use super::{Global, table, terminal};
 
 /// Compare samples with the truth
@@ -22,18 +22,20 @@ use super::{Global, table, terminal};
     long_about = "Prints PSNR and SSIM of samples against the truth (mean ± standard error over images), and the share of \
                   measurements that the samples are consistent with. Every metric is of the image clipped to [0, 1]. A run \
                   folder knows its problem, its truth and which images they are; of other samples --truth and --problem must \
-                  hold as many images, or --first says where theirs begin. Several chains of an image are averaged first.",
+                  hold as many images, or --first says where theirs begin. Several chains of an image are averaged first. Several \
+                  folders or arrays stand side by side in one table.",
     after_help = "Examples:
   qcs eval results
+  qcs eval bits1 bits2 bits3
   qcs eval results/ep/samples.npy --truth digits/ --json
   qcs eval results --coverage
   qcs eval mine.npy --truth t10k-images-idx3-ubyte --first 100
   qcs eval reconstructions/ --truth problem.safetensors --problem problem.safetensors"
 )]
 pub struct EvalArgs {
-    /// A run folder, an array [B,C,H,W] or [B,chains,C,H,W] (.npy), or anything `qcs measure` reads
-    #[arg(value_name = "SAMPLES")]
-    samples: PathBuf,
+    /// Run folders, arrays [B,C,H,W] or [B,chains,C,H,W] (.npy), or anything `qcs measure` reads
+    #[arg(value_name = "SAMPLES", required = true)]
+    samples: Vec<PathBuf>,
     /// True images: whatever `qcs measure` reads, a problem file, or a run folder
     #[arg(long, value_name = "TRUTH")]
     truth: Option<PathBuf>,
@@ -55,7 +57,58 @@ pub struct EvalArgs {
 }
 
 pub fn eval(args: &EvalArgs, global: &Global) -> Result<()> {
-    let subject = Subject::find(args)?;
+    let mut reports = Vec::new();
+    for samples in &args.samples {
+        reports.push(evaluated(samples, args, global)?);
+    }
+    let (report, images) = match <[_; 1]>::try_from(reports) {
+        Ok([one]) => one,
+        Err(several) => side_by_side(&args.samples, several),
+    };
+    if args.json {
+        terminal::print_json(&report)
+    } else {
+        terminal::print(&table::report(&report, images))
+    }
+}
+
+/// One report of several: a method is called by where its samples lie, and by its own name where there is more than one there.
+fn side_by_side(paths: &[PathBuf], reports: Vec<(Report, usize)>) -> (Report, usize) {
+    let (mut rows, mut diverged, mut calibrations, mut most) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    for (path, (report, images)) in paths.iter().zip(reports) {
+        let several = report.methods.len() > 1;
+        let whose = path.display().to_string();
+        let whose = whose.trim_end_matches('/');
+        let named = |method: String| {
+            if several {
+                format!("{whose}/{method}")
+            } else {
+                whose.to_owned()
+            }
+        };
+        rows.extend(report.images.into_iter().map(|row| ImageMetrics {
+            method: named(row.method),
+            ..row
+        }));
+        diverged.extend(report.diverged.into_iter().map(|one| Diverged {
+            method: named(one.method),
+            ..one
+        }));
+        calibrations.extend(report.calibration.into_iter().map(|one| MethodCalibration {
+            method: named(one.method),
+            ..one
+        }));
+        most = most.max(images);
+    }
+    let report = Report::new(rows, &[])
+        .with_diverged(diverged)
+        .with_calibration(calibrations);
+    (report, most)
+}
+
+/// The metrics of one folder or array, and how many images it has.
+fn evaluated(samples: &Path, args: &EvalArgs, global: &Global) -> Result<(Report, usize)> {
+    let subject = Subject::find(samples, args)?;
     // As a run counts with it: rows of zeros say nothing.
     let problem = subject
         .problem(args, global)?
@@ -63,10 +116,17 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<()> {
         .transpose()?;
     let mut rows: Vec<ImageMetrics> = Vec::new();
     let mut calibrations = Vec::new();
-    for (name, path) in subject.sources(&args.samples)? {
+    for (name, path) in subject.sources(samples)? {
         let shape = problem.as_ref().and_then(Problem::shape);
-        let estimates = subject.estimates(&name, &path, shape)?;
-        let truth = subject.truth(args, problem.as_ref(), &estimates)?;
+        let Loaded {
+            images: estimates,
+            names,
+            array,
+        } = subject.estimates(&name, &path, shape)?;
+        if let Some(array) = array {
+            global.note(&taken(&path, &array));
+        }
+        let truth = subject.truth(args, problem.as_ref(), &estimates, global)?;
         if truth.is_none() && problem.is_none() {
             return Err(Error::usage("nothing to compare with: give --truth, --problem or both"));
         }
@@ -88,8 +148,11 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<()> {
                 .ok_or_else(|| Error::usage("--coverage: there is no truth to compare with"))?;
             calibrations.push(coverage(&name, &path, truth)?);
         }
-        for row in &mut metrics {
+        for (index, row) in metrics.iter_mut().enumerate() {
             row.diverged |= subject.is_lost(&name, row.index);
+            if let (None, Some(names)) = (&row.name, &names) {
+                row.name = Some(names[index].clone());
+            }
         }
         rows.extend(metrics);
     }
@@ -97,11 +160,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<()> {
     let report = Report::new(rows, &[])
         .with_diverged(subject.diverged)
         .with_calibration(calibrations);
-    if args.json {
-        terminal::print_json(&report)
-    } else {
-        terminal::print(&table::report(&report, images.unwrap_or(0)))
-    }
+    Ok((report, images.unwrap_or(0)))
 }
 
 /// How the draws in a file are spread.
@@ -119,20 +178,22 @@ fn coverage(method: &str, path: &Path, truth: &Images) -> Result<MethodCalibrati
 }
 
 /// What is evaluated: a run folder, or samples of which nothing else is known.
-struct Subject {
+struct Subject<'a> {
+    samples: &'a Path,
     folder: RunFolder,
     config: Option<RunConfig>,
     diverged: Vec<Diverged>,
 }
 
-impl Subject {
-    fn find(args: &EvalArgs) -> Result<Self> {
-        let folder = RunFolder::new(&args.samples);
+impl<'a> Subject<'a> {
+    fn find(samples: &'a Path, args: &EvalArgs) -> Result<Self> {
+        let folder = RunFolder::new(samples);
         let is_run = folder.config().exists();
         if is_run && args.first.is_some() {
             return Err(Error::usage("--first: a run folder knows which images it holds"));
         }
         Ok(Self {
+            samples,
             config: is_run.then(|| RunConfig::read(&folder.config())).transpose()?,
             diverged: if is_run { folder.diverged()? } else { Vec::new() },
             folder,
@@ -212,16 +273,13 @@ impl Subject {
     }
 
     /// One estimate per image, all finite: a run's own, or the chains that did not diverge averaged.
-    fn estimates(&self, method: &str, path: &Path, shape: Option<ImageShape>) -> Result<Images> {
+    fn estimates(&self, method: &str, path: &Path, shape: Option<ImageShape>) -> Result<Loaded> {
         let own = path.with_file_name("mean.npy");
         if self.config.is_some() && own.exists() {
             let array = npy::read(&own)?;
             if let [_, channels, height, width] = array.shape[..] {
-                return finite(
-                    &own,
-                    1,
-                    self.images(&own, ImageShape::new(channels, height, width), &array)?,
-                );
+                let images = self.images(&own, ImageShape::new(channels, height, width), &array)?;
+                return finite(&own, 1, images).map(Loaded::from);
             }
         }
         if path.extension().is_some_and(|e| e == "npy") {
@@ -242,7 +300,7 @@ impl Subject {
                     seconds: 0.0,
                     estimate: None,
                 };
-                return Ok(samples.mean());
+                return Ok(samples.mean().into());
             }
         }
         let options = LoadOptions {
@@ -250,7 +308,9 @@ impl Subject {
             range: ValueRange::Estimate,
             ..LoadOptions::default()
         };
-        finite(path, 1, load_images(path, &options)?)
+        let loaded = load_named(path, &options)?;
+        let images = finite(path, 1, loaded.images)?;
+        Ok(Loaded { images, ..loaded })
     }
 
     fn images(&self, path: &Path, shape: ImageShape, array: &qcs::files::NpyArray) -> Result<Images> {
@@ -262,7 +322,13 @@ impl Subject {
     }
 
     /// The truth of the estimates, image by image.
-    fn truth(&self, args: &EvalArgs, problem: Option<&Problem>, estimates: &Images) -> Result<Option<Images>> {
+    fn truth(
+        &self,
+        args: &EvalArgs,
+        problem: Option<&Problem>,
+        estimates: &Images,
+        global: &Global,
+    ) -> Result<Option<Images>> {
         let Some(path) = &args.truth else {
             let own = self.folder.truth();
             if self.config.is_some() && own.exists() {
@@ -271,20 +337,26 @@ impl Subject {
             let of_problem = problem.filter(|_| self.config.is_some()).and_then(Problem::truth);
             return Ok(of_problem.map(|truth| truth.part(self.first(args), estimates.count())));
         };
-        let (truth, first) = self.named_truth(path, args, estimates)?;
+        let (truth, first) = self.named_truth(path, args, estimates, global)?;
         match first {
             Some(first) if truth.count().saturating_sub(first) >= estimates.count() => {
                 Ok(Some(truth.part(first, estimates.count())))
             }
             _ => {
-                same_number(&args.samples, estimates, &path.display().to_string(), truth.count())?;
+                same_number(self.samples, estimates, &path.display().to_string(), truth.count())?;
                 Ok(Some(truth))
             }
         }
     }
 
     /// All images of a truth, and where the estimates' own begin among them, if anybody knows.
-    fn named_truth(&self, path: &Path, args: &EvalArgs, estimates: &Images) -> Result<(Images, Option<usize>)> {
+    fn named_truth(
+        &self,
+        path: &Path,
+        args: &EvalArgs,
+        estimates: &Images,
+        global: &Global,
+    ) -> Result<(Images, Option<usize>)> {
         let folder = RunFolder::new(path);
         if folder.config().exists() && folder.truth().exists() {
             return Ok((load_images(&folder.truth(), &LoadOptions::default())?, args.first));
@@ -298,23 +370,37 @@ impl Subject {
             return Ok((truth, first));
         }
         let measured = self.config.as_ref().and_then(|config| config.measure.as_ref());
-        let own = measured.filter(|measure| measure.images.as_deref().is_some_and(|images| same(images, path)));
-        let first = args.first.or(own.map(|measure| measure.first.unwrap_or(0)));
+        // As the run has cut them, if it measured these.
+        let fit = measured
+            .filter(|measure| measure.images.as_deref().is_some_and(|images| same_file(images, path)))
+            .map_or_else(Default::default, MeasureConfig::fit);
         let options = LoadOptions {
             shape: Some(estimates.shape),
+            fit,
             ..LoadOptions::default()
         };
         // Images of another shape are refused when they are compared.
-        let truth = load_images(path, &options).or_else(|_| load_images(path, &LoadOptions::default()));
-        Ok((truth?, first))
+        let truth = load_named(path, &options).or_else(|_| load_named(path, &LoadOptions::default()))?;
+        if let Some(array) = &truth.array {
+            global.note(&taken(path, array));
+        }
+        let array = truth.array.or_else(|| split_name(path).1);
+        let is_own = |images: &str| same_file(images, path) && array_of(images) == array;
+        let own = measured.filter(|measure| measure.images.as_deref().is_some_and(is_own));
+        let first = args.first.or(own.map(|measure| measure.first.unwrap_or(0)));
+        Ok((truth.images, first))
     }
 }
 
-/// Whether two names are of the same images.
-fn same(a: impl AsRef<Path>, b: &Path) -> bool {
-    let ((a, array_a), (b, array_b)) = (split_name(a.as_ref()), split_name(b));
+/// Whether two names are of one file, whichever of its arrays they mean.
+fn same_file(a: &str, b: &Path) -> bool {
+    let ((a, _), (b, _)) = (split_name(Path::new(a)), split_name(b));
     let places = a.canonicalize().ok().zip(b.canonicalize().ok());
-    array_a == array_b && places.is_some_and(|(a, b)| a == b)
+    places.is_some_and(|(a, b)| a == b)
+}
+
+fn array_of(images: &str) -> Option<String> {
+    split_name(Path::new(images)).1
 }
 
 /// Refuses to compare the first images of many: they may be any.

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
-use qcs::files::{LoadOptions, safetensors};
+use qcs::files::{LoadOptions, Loaded, safetensors};
 use qcs::methods::{METHODS, Options, Setting};
 use qcs::prior::Prior;
-use qcs::run::{RunConfig, load_prior};
+use qcs::run::{RunConfig, load_prior, told_of_shape};
 use qcs::{ImageShape, Images, Result, bundled};
 
 /// TOML holds no larger integer.
@@ -22,7 +22,7 @@ pub struct ModelFlags {
     /// Weights of a score network (.safetensors), or a published file or folder as it is; the shipped MNIST prior if left out
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
-    /// Image shape C,H,W, for a model file that does not say it
+    /// Image shape C,H,W, for a model file that does not say it; one that does is told of, and works on this one
     #[arg(long, value_name = "C,H,W")]
     pub shape: Option<ImageShape>,
 }
@@ -42,6 +42,11 @@ impl ModelFlags {
             config.shape = Some(shape.to_string());
         }
         Ok(())
+    }
+
+    /// A word on a shape that is not the file's own.
+    pub fn note(&self, name: &str, prior: &Prior) -> Option<String> {
+        told_of_shape(name, self.shape, prior).map(|words| format!("note: {words}"))
     }
 
     /// The name of the model, and the model.
@@ -88,10 +93,20 @@ pub fn absolute(path: &Path) -> Result<String> {
 
 /// Images from a file, a folder, or what is bundled.
 pub fn load_images(path: &Path, options: &LoadOptions) -> Result<Images> {
+    load_named(path, options).map(|loaded| loaded.images)
+}
+
+/// The same, with what is known of them.
+pub fn load_named(path: &Path, options: &LoadOptions) -> Result<Loaded> {
     if let Some(name) = path.to_str().filter(|name| bundled::is_name(name)) {
-        return bundled::images(name, options.first, options.count);
+        return bundled::images(name, options.first, options.count).map(Loaded::from);
     }
-    qcs::files::load_images(path, options)
+    qcs::files::load_named(path, options)
+}
+
+/// Tells which array of an archive was taken.
+pub fn taken(path: &Path, array: &str) -> String {
+    format!("note: of several arrays {}:{array} is taken", path.display())
 }
 
 /// Whether a file is a problem rather than images: by its name or by its first bytes.

@@ -9,7 +9,7 @@ use qcs::Result;
 use qcs::methods::{Options, Preset, shown};
 use qcs::run::MeasureConfig;
 
-use super::flags::{Flags, MOST_SEED};
+use super::flags::{Flags, MOST_SEED, taken};
 use super::{Global, target, terminal};
 
 /// Measure images: y = Q(Ax + n)
@@ -18,6 +18,7 @@ use super::{Global, target, terminal};
     long_about = "Measures images with a random or a given matrix, or with an operator that needs none, adds noise, quantises, \
                   and writes a problem file: A, the cell of every measurement, the noise level, and the images as truth.",
     after_help = "Examples:
+  qcs measure photos/ -o p.safetensors --crop 512 --resize 64 --matrix separable -m 50% --bits 2
   qcs measure photo.jpg -o p.safetensors --matrix hadamard -m 50% --bits 2 --sigma 0.02
   qcs measure t10k-images-idx3-ubyte.gz -o p.safetensors --first 100 --count 10
   qcs measure faces/ -o p.safetensors --preset celeba --bits 3 --matrix correlated --rho 0.4
@@ -74,7 +75,12 @@ pub fn measure(args: &MeasureArgs, global: &Global) -> Result<()> {
     }
     .over(preset.map_or_else(MeasureConfig::default, MeasureConfig::of_preset));
     global.use_threads()?;
-    let problem = config.resolve_with(|config| config.load_from(&args.images))?;
+    let mut chosen = None;
+    let problem = config.resolve_with(|config| {
+        let loaded = config.load_from(&args.images)?;
+        chosen.clone_from(&loaded.array);
+        Ok(loaded)
+    })?;
     problem.write(&args.out)?;
     let shape = problem.shape().map(|shape| shape.to_string()).unwrap_or_default();
     let done = Done {
@@ -90,6 +96,9 @@ pub fn measure(args: &MeasureArgs, global: &Global) -> Result<()> {
     };
     if args.json {
         return terminal::print_json(&done);
+    }
+    if let Some(array) = chosen {
+        global.note(&taken(&args.images, &array));
     }
     let step = done.step.map_or(String::new(), |step| format!(", step {step:.6}"));
     let Done {

@@ -189,9 +189,15 @@ fn command() -> clap::Command {
         let arg = arg.allow_negative_numbers(takes_values);
         if counts { arg.value_parser(count) } else { arg }
     };
+    // A prior has no measurements: what weighs them is refused there with the reason, and not offered.
+    let offered = |arg: clap::Arg| {
+        let hidden = sample::weighs_measurements(arg.get_id().as_str());
+        arg.hide(hidden)
+    };
     Cli::command()
         .mut_args(values)
         .mut_subcommands(move |command| command.mut_args(values))
+        .mut_subcommand("sample", move |command| command.mut_args(offered))
 }
 
 /// A number that a configuration can hold too.

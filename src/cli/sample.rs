@@ -64,6 +64,11 @@ pub struct SampleArgs {
     settings: Flags<QcsSgmPlus>,
 }
 
+/// Whether a setting is about measurements, of which a prior alone has none.
+pub fn weighs_measurements(setting: &str) -> bool {
+    ["xi", "gamma"].contains(&setting) || setting.starts_with("ep_")
+}
+
 /// A picture of more images would be too large to draw.
 const MOST: usize = 10_000;
 
@@ -88,8 +93,7 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
         }
         _samples = target::claim("--samples", samples, force, &model)?;
     }
-    let of_problems = |name: &&&str| ["xi", "gamma"].contains(*name) || name.starts_with("ep_");
-    if let Some(name) = args.settings.given.iter().find(of_problems) {
+    if let Some(name) = args.settings.given.iter().find(|name| weighs_measurements(name)) {
         let flag = name.replace('_', "-");
         return Err(Error::usage(format!(
             "--{flag} weighs measurements, and a prior alone has none"
@@ -99,7 +103,8 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     if !(1..=MOST).contains(&args.count) {
         return Err(Error::usage(format!("--count {}: between 1 and {MOST}", args.count)));
     }
-    let (_, prior) = args.model.load()?;
+    let (name, prior) = args.model.load()?;
+    args.model.note(&name, &prior).iter().for_each(|note| global.note(note));
     let shape = prior.image();
     if !matches!(shape.channels, 1 | 3) {
         return Err(Error::usage(format!(

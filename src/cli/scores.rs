@@ -102,7 +102,8 @@ pub fn score(args: &ScoreArgs, global: &Global) -> Result<()> {
         }
         _ => None,
     };
-    let (_, prior) = args.model.load_for(own)?;
+    let (name, prior) = args.model.load_for(own)?;
+    args.model.note(&name, &prior).iter().for_each(|note| global.note(note));
     let image = prior.image();
     if own != Some(image) {
         let needed = format!("[B,{image}] or [B,chains,{image}], the model's");

@@ -26,7 +26,10 @@ pub fn report(report: &Report, images: usize) -> String {
                     _ => String::new(),
                 }
             };
-            rows.push(row(&index.to_string(), &report.methods, psnr));
+            let named = report.images.iter().find(|image| image.index == index);
+            let name = named.and_then(|image| image.name.as_ref());
+            let shown = name.map_or_else(|| index.to_string(), |name| format!("{index} {name}"));
+            rows.push(row(&shown, &report.methods, psnr));
         }
         rows.push(Vec::new());
     }
@@ -38,6 +41,17 @@ pub fn report(report: &Report, images: usize) -> String {
     };
     if known {
         rows.push(row("PSNR", &report.methods, |m| mean(&m.psnr, 2, " dB")));
+        // Told where contrast is what is missing.
+        let scaled = |m: &MethodMetrics| {
+            m.psnr_scaled
+                .zip(m.psnr)
+                .is_some_and(|(best, own)| best.mean > own.mean + 0.1)
+        };
+        if report.methods.iter().any(scaled) {
+            rows.push(row("PSNR, best scale", &report.methods, |m| {
+                mean(&m.psnr_scaled, 2, " dB")
+            }));
+        }
         rows.push(row("SSIM", &report.methods, |m| mean(&m.ssim, 3, "")));
     }
     if report.methods.iter().any(|m| m.same_digit.is_some()) {

@@ -2,11 +2,12 @@
 
 use std::io::Read;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
 use super::array::{ArrayStream, Skip};
+use super::fit::Fit;
 use super::layout::Layout;
 use super::npy::{self, NpyData};
 use super::npy_header::Header;
@@ -24,6 +25,28 @@ pub struct LoadOptions {
     /// The shape the images must have. It also decides between the readings of an ambiguous array.
     pub shape: Option<ImageShape>,
     pub range: ValueRange,
+    /// How each is cut and made smaller, before its shape is looked at.
+    pub fit: Fit,
+}
+
+/// Images, and what is known of them beside their pixels.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub images: Images,
+    /// The names of their files, where each has one of its own.
+    pub names: Option<Vec<String>>,
+    /// The array that was taken out of an archive of several, where nobody named it.
+    pub array: Option<String>,
+}
+
+impl From<Images> for Loaded {
+    fn from(images: Images) -> Self {
+        Self {
+            images,
+            names: None,
+            array: None,
+        }
+    }
 }
 
 /// Which floating-point values an image may hold.
@@ -49,20 +72,34 @@ const BRIGHT: f32 = 16.0;
 /// the one named by `file.npz:name`). Only the images asked for are read. Arrays are `[B,H,W]`, `[B,C,H,W]` or `[B,H,W,C]`. Bytes are divided
 /// by 255; floats must lie in [0, 1] already.
 pub fn load_images(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Images> {
+    load_named(path, options).map(|loaded| loaded.images)
+}
+
+/// The same, with the names of the images.
+///
+/// # Errors
+/// As [`load_images`].
+pub fn load_named(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Loaded> {
     let (path, array_name) = npz::split_name(path.as_ref());
     if path.is_dir() {
         return load_pictures(&path, &pictures::in_folder(&path)?, options);
     }
     let bad = |reason: String| Error::bad_file(&path, reason);
-    match (Kind::of(&path)?, array_name) {
-        (Kind::Npz, name) => load_npz(&path, name.as_deref(), options),
-        (Kind::Npy, None) => from_stream(&path, npy::stream(&path)?, None, options, bad),
+    // The shape that is asked for is that of what the images become.
+    let before = &LoadOptions {
+        shape: options.shape.filter(|_| options.fit.is_nothing()),
+        ..*options
+    };
+    let loaded = match (Kind::of(&path)?, array_name) {
+        (Kind::Picture, None) => return load_pictures(&path, std::slice::from_ref(&path), options),
+        (Kind::Npz, name) => load_npz(&path, name.as_deref(), before)?,
+        (Kind::Npy, None) => from_stream(&path, npy::stream(&path)?, None, before, bad)?.into(),
         (Kind::Idx, None) => {
             let (mut file, length) = open(&path)?;
             let stream = idx::read_header(&mut file, length)
                 .and_then(|header| ArrayStream::new(header, file, Some(length)))
                 .map_err(bad)?;
-            from_stream(&path, stream, None, options, bad)
+            from_stream(&path, stream, None, before, bad)?.into()
         }
         (Kind::Gzip, None) => {
             let (file, length) = open(&path)?;
@@ -70,10 +107,17 @@ pub fn load_images(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Imag
             let stream = idx::read_header(&mut file, length.saturating_mul(MAX_INFLATION))
                 .and_then(|header| ArrayStream::new(header, file, None))
                 .map_err(bad)?;
-            from_stream(&path, stream, Some(MAX_INFLATED), options, bad)
+            from_stream(&path, stream, Some(MAX_INFLATED), before, bad)?.into()
         }
-        (Kind::Picture, None) => load_pictures(&path, std::slice::from_ref(&path), options),
-        (_, Some(name)) => Err(bad(format!("is no .npz archive, so it has no array {}", quoted(&name)))),
+        (_, Some(name)) => return Err(bad(format!("is no .npz archive, so it has no array {}", quoted(&name)))),
+    };
+    let images = options.fit.apply(loaded.images).map_err(bad)?;
+    match options.shape.filter(|&shape| shape != images.shape) {
+        Some(shape) => Err(bad(format!(
+            "has images of shape {} (C,H,W), not {shape}",
+            images.shape
+        ))),
+        None => Ok(Loaded { images, ..loaded }),
     }
 }
 
@@ -109,33 +153,62 @@ impl Kind {
     }
 }
 
-fn load_pictures<P: AsRef<Path>>(source: &Path, paths: &[P], options: &LoadOptions) -> Result<Images> {
+fn load_pictures(source: &Path, paths: &[PathBuf], options: &LoadOptions) -> Result<Loaded> {
     let chosen = &paths[range(source, paths.len(), options)?];
     let mut planes = Vec::new();
     let mut shape = options.shape;
     for path in chosen {
-        let path = path.as_ref();
-        let found = pictures::append(path, &mut planes)?;
+        let found = if options.fit.is_nothing() {
+            pictures::append(path, &mut planes)?
+        } else {
+            let mut own = Vec::new();
+            let shape = pictures::append(path, &mut own)?;
+            let fitted = options.fit.apply(Images::new(shape, own));
+            let mut fitted = fitted.map_err(|reason| Error::bad_file(path, reason))?;
+            planes.append(&mut fitted.data);
+            fitted.shape
+        };
         let expected = *shape.get_or_insert(found);
         if found != expected {
             let whose = match options.shape {
                 Some(_) => "what is asked for",
                 None => "the first picture's",
             };
-            let reason = format!("has shape {found} (C,H,W), not {whose} {expected}: resize or convert it");
+            let reason = format!(
+                "has shape {found} (C,H,W), not {whose} {expected}: {}",
+                if (found.height, found.width) == (expected.height, expected.width) {
+                    "convert it"
+                } else {
+                    "cut or resize them all to one size"
+                }
+            );
             return Err(Error::bad_file(path, reason));
         }
     }
     match shape {
-        Some(shape) => Ok(Images::new(shape, planes)),
+        Some(shape) => Ok(Loaded {
+            images: Images::new(shape, planes),
+            names: Some(chosen.iter().map(|path| name_of(path)).collect()),
+            array: None,
+        }),
         None => Err(no_images(source)),
     }
 }
 
-fn load_npz(path: &Path, name: Option<&str>, options: &LoadOptions) -> Result<Images> {
+/// A file's name as people read it, on one line.
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.chars()
+        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
+        .collect()
+}
+
+fn load_npz(path: &Path, name: Option<&str>, options: &LoadOptions) -> Result<Loaded> {
     let mut archive = Npz::open(path)?;
     let looks_like_images =
         |header: &Header| !header.dtype.is_other_integer() && Layout::of(&header.shape, options.shape).is_ok();
+    let several = archive.arrays() > 1;
+    let chosen = name.is_none() && several;
     let name = match name {
         Some(name) => name.to_owned(),
         None => archive.find(looks_like_images).ok_or_else(|| {
@@ -148,7 +221,10 @@ fn load_npz(path: &Path, name: Option<&str>, options: &LoadOptions) -> Result<Im
     };
     let bad = |reason: String| Error::bad_file(path, format!("array {} {reason}", quoted(&name)));
     let stream = archive.array(&name)?.map_err(bad)?;
-    from_stream(path, stream, Some(MAX_INFLATED), options, bad)
+    Ok(Loaded {
+        array: chosen.then(|| name.clone()),
+        ..from_stream(path, stream, Some(MAX_INFLATED), options, bad)?.into()
+    })
 }
 
 /// Reads the chosen images and no others; `limit` is the most bytes they may take in memory.

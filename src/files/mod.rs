@@ -2,7 +2,9 @@
 
 mod array;
 pub mod atomic;
+mod fit;
 pub mod half;
+pub(crate) mod hash;
 mod idx;
 pub mod images;
 mod layout;
@@ -20,7 +22,8 @@ use std::path::Path;
 use crate::{Error, Result};
 
 pub use atomic::{AtomicFile, Claim, is_temporary, remove_leftovers, write_atomically};
-pub use images::{LoadOptions, ValueRange, load_images};
+pub use fit::{Fit, Size};
+pub use images::{LoadOptions, Loaded, ValueRange, load_images, load_named};
 pub use npy::{NpyArray, NpyData};
 pub use npz::split_name;
 pub use pictures::in_folder as pictures_in;

@@ -31,6 +31,13 @@ impl Npz {
         })
     }
 
+    /// How many arrays there are.
+    pub fn arrays(&self) -> usize {
+        (0..self.archive.len())
+            .filter(|&index| self.name(index).is_some())
+            .count()
+    }
+
     /// The name of the first array of numbers, in the order they were saved, that `wanted` takes.
     pub fn find(&mut self, wanted: impl Fn(&Header) -> bool) -> Option<String> {
         (0..self.archive.len()).find_map(|index| {

@@ -4,6 +4,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::files::Size;
 use crate::prior::Prior;
 use crate::problem::Measurements;
 use crate::{Error, Result};
@@ -126,6 +127,12 @@ impl Value for bool {
 }
 
 impl Value for Measurements {
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl Value for Size {
     fn parse(text: &str) -> Result<Self, String> {
         text.parse()
     }

@@ -24,6 +24,20 @@ pub fn psnr(x: &[f32], truth: &[f32]) -> f64 {
     -10.0 * (squares / x.len() as f64).log10()
 }
 
+/// [`psnr`] of the image times the factor that brings it closest to the truth: what an image of the wrong contrast is worth, which signs
+/// do not tell.
+pub fn psnr_scaled(x: &[f32], truth: &[f32]) -> f64 {
+    let sum = |f: fn(f64, f64) -> f64| -> f64 {
+        let pairs = x.iter().zip(truth);
+        pairs.map(|(&x, &truth)| f(clamped(x), clamped(truth))).sum()
+    };
+    let (along, own) = (sum(|x, truth| x * truth), sum(|x, _| x * x));
+    // An image of zeros has no contrast to mend.
+    let factor = if own > 0.0 { along / own } else { 1.0 };
+    let scaled: Vec<f32> = x.iter().map(|&x| (factor * clamped(x)) as f32).collect();
+    psnr(&scaled, truth)
+}
+
 /// The share of measurements whose `A·x` lies in its cell [lower, upper).
 ///
 /// A lost measurement, (−inf, inf), is consistent with every finite value. NaN without measurements.
@@ -89,6 +103,14 @@ mod tests {
     fn a_mean_square_error_of_one_hundredth_is_20_db() {
         let (x, truth) = ([0.5f32; 12], [0.6f32; 12]);
         assert!((psnr(&x, &truth) - 20.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn the_best_scale_brings_back_an_image_of_half_the_contrast() {
+        let truth: Vec<f32> = (0..64).map(|i| i as f32 / 64.0).collect();
+        let half: Vec<f32> = truth.iter().map(|x| x / 2.0).collect();
+        assert!(psnr(&half, &truth) < 11.0 && psnr_scaled(&half, &truth) > 100.0);
+        assert_eq!(psnr_scaled(&[0.0; 64], &truth), psnr(&[0.0; 64], &truth));
     }
 
     #[test]

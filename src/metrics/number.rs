@@ -1,12 +1,12 @@
 //! How a metric is written down where it is no finite number.
 //!
-//! JSON has no infinity. An infinite PSNR (the image equals the truth) becomes the string `"inf"` and what is no
-//! number `"nan"`, both of which Python's `float` takes back; `null` is left to mean
-//! that there is nothing to tell, because there is no truth.
+//! JSON has no infinity, and programs that read it want a number or `null`. An infinite PSNR (the image equals the truth) is
+//! `null` beside `exact: true`, and the mean of one with others is `null`: where there is nothing to tell, there is no mean at
+//! all. In CSV it is `inf`.
 
 use serde::{Deserialize, Deserializer, Serializer, de};
 
-/// A number, or the word that stands for one.
+/// A number, nothing, or the word that stood for one in files of earlier versions.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -28,12 +28,13 @@ pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::
     if value.is_finite() {
         serializer.serialize_f64(*value)
     } else {
-        serializer.serialize_str(&text(*value))
+        serializer.serialize_none()
     }
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    Written::deserialize(deserializer)?.number()
+    let written = Option::<Written>::deserialize(deserializer)?;
+    written.map_or(Ok(f64::INFINITY), Written::number)
 }
 
 /// The same for an `Option<f64>`.

@@ -21,16 +21,48 @@ pub fn write_image(path: impl AsRef<Path>, shape: ImageShape, image: &[f32]) -> 
     write_picture(path, &to_rgb(shape, image))
 }
 
-/// Writes every image into `folder`, as `0000.png`, `0001.png`, …, so that their names sort as they do: `numbers` begins with
-/// that of the first and ends where the last of all such pictures will.
-pub fn write_images(folder: impl AsRef<Path>, images: &Images, numbers: Range<usize>) -> Result<()> {
+/// Writes every image into `folder` under its [`stem`]: `numbers` begins with that of the first and ends where the last of all
+/// such pictures will, and `names` are those of the images' files, where they have some.
+pub fn write_images(
+    folder: impl AsRef<Path>,
+    images: &Images,
+    numbers: Range<usize>,
+    names: Option<&[String]>,
+) -> Result<()> {
     let folder = folder.as_ref();
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "create", e))?;
-    let digits = numbers.end.saturating_sub(1).to_string().len().max(4);
-    for (index, image) in numbers.zip(images.iter()) {
-        write_image(folder.join(format!("{index:0digits$}.png")), images.shape, image)?;
+    let all = numbers.end;
+    for (at, (number, image)) in numbers.zip(images.iter()).enumerate() {
+        let stem = stem(number, all, names.map(|names| names[at].as_str()));
+        write_image(folder.join(format!("{stem}.png")), images.shape, image)?;
     }
     Ok(())
+}
+
+/// What the picture of image `number` of `all` is called, without its ending: "0007", or "0007-cat" where its file was cat.jpg.
+/// The number comes first, so that equal names stay apart and pictures sort as images do; what a file's name should not hold
+/// becomes a low line.
+pub fn stem(number: usize, all: usize, name: Option<&str>) -> String {
+    /// Bytes of a name that are kept: most systems take 255, and endings come after it.
+    const LONGEST: usize = 120;
+    let digits = all.saturating_sub(1).to_string().len().max(4);
+    let mut stem = format!("{number:0digits$}");
+    let own = name.and_then(|name| Path::new(name).file_stem());
+    for (at, c) in own.unwrap_or_default().to_string_lossy().chars().enumerate() {
+        let kept = if c.is_alphanumeric() || "-_.+=".contains(c) {
+            c
+        } else {
+            '_'
+        };
+        if stem.len() + 1 + kept.len_utf8() > digits + LONGEST {
+            break;
+        }
+        if at == 0 {
+            stem.push('-');
+        }
+        stem.push(kept);
+    }
+    stem
 }
 
 /// Writes a finished picture.

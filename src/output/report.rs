@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::files::hash::of_text;
 use crate::files::write_atomically;
 use crate::methods::Divergence;
 use crate::metrics::{Calibration, Summary, number};
@@ -15,10 +16,19 @@ use crate::{Error, Result};
 pub struct ImageMetrics {
     /// Position of the image in the problem.
     pub index: usize,
+    /// The name of its file, where it had one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     pub method: String,
-    /// dB.
+    /// dB; in JSON `null` where it is infinite.
     #[serde(with = "number::option")]
     pub psnr: Option<f64>,
+    /// Whether the image equals the truth: its PSNR is infinite.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub exact: bool,
+    /// dB, of the image times the factor that brings it closest to the truth.
+    #[serde(default, with = "number::option")]
+    pub psnr_scaled: Option<f64>,
     #[serde(with = "number::option")]
     pub ssim: Option<f64>,
     /// Share of measurements whose cell holds A·x, x clipped to [0, 1] as for the other metrics.
@@ -51,6 +61,8 @@ pub struct MethodMetrics {
     /// Those of them that diverged, and are in no mean.
     pub diverged: usize,
     pub psnr: Option<Summary>,
+    #[serde(default)]
+    pub psnr_scaled: Option<Summary>,
     pub ssim: Option<Summary>,
     pub consistency: Option<Summary>,
     pub predicted_error: Option<Summary>,
@@ -68,8 +80,8 @@ pub struct MethodMetrics {
 
 /// The content of `metrics.json` and `metrics.csv`.
 ///
-/// In both, an infinite PSNR is written `inf` (a string in JSON, which has no such number); `null` or an empty field means that
-/// there is no truth to compare with.
+/// An infinite PSNR is `inf` in CSV. JSON has no such number: it is `null` there, beside `"exact": true`, and so is the mean of it
+/// and others. Else `null` or an empty field means that there is no truth to compare with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub methods: Vec<MethodMetrics>,
@@ -100,7 +112,10 @@ pub struct Diverged {
 impl Report {
     /// Summarises `images` by method, in the order in which the methods appear; `seconds` gives the
     /// time of those methods that were timed.
-    pub fn new(images: Vec<ImageMetrics>, seconds: &[(&str, f64)]) -> Self {
+    pub fn new(mut images: Vec<ImageMetrics>, seconds: &[(&str, f64)]) -> Self {
+        for image in &mut images {
+            image.exact = image.psnr == Some(f64::INFINITY);
+        }
         let mut names: Vec<&str> = Vec::new();
         for image in &images {
             if !names.contains(&image.method.as_str()) {
@@ -121,6 +136,7 @@ impl Report {
                     diverged: of_method().filter(|image| image.diverged).count(),
                     contradicted: of_method().filter(|image| image.contradicted).count(),
                     psnr: summary(|image| image.psnr),
+                    psnr_scaled: summary(|image| image.psnr_scaled),
                     ssim: summary(|image| image.ssim),
                     consistency: summary(|image| image.consistency),
                     predicted_error: summary(|image| image.predicted_error),
@@ -152,36 +168,73 @@ impl Report {
     /// Reads back what [`Report::write_json`] has written.
     ///
     /// # Errors
-    /// If the file cannot be read or is no such report.
+    /// If the file cannot be read, is no such report, or has changed since: one of an earlier version, without a checksum, is
+    /// believed.
     pub fn read_json(path: &Path) -> Result<Self> {
         let text = crate::files::read_text(path)?;
-        serde_json::from_str(&text).map_err(|e| Error::bad_file(path, format!("is no report of a run: {e}")))
+        let bad = |reason: String| Error::bad_file(path, reason);
+        let mut report: Self = serde_json::from_str(&text).map_err(|e| bad(format!("is no report of a run: {e}")))?;
+        if unsealed(&text).is_some_and(|(checksum, rest)| checksum != of_text(&rest)) {
+            return Err(bad(
+                "has changed since it was written: its checksum is another".to_owned()
+            ));
+        }
+        for image in report.images.iter_mut().filter(|image| image.exact) {
+            image.psnr = Some(f64::INFINITY);
+        }
+        Ok(report)
     }
 
-    /// Writes everything as JSON.
+    /// Writes everything as JSON, with a checksum of it.
     pub fn write_json(&self, path: impl AsRef<Path>) -> Result<()> {
         let text = serde_json::to_string_pretty(self)
             .map_err(|e| Error::Failed(format!("the metrics cannot be written as JSON: {e}")))?;
-        write_text(path.as_ref(), &(text + "\n"))
+        write_text(path.as_ref(), &(sealed(&text) + "\n"))
     }
 
     /// Writes one row per image and method as CSV; the summaries are in the JSON file only.
     pub fn write_csv(&self, path: impl AsRef<Path>) -> Result<()> {
         let mut text = String::from(
-            "index,method,psnr,ssim,consistency,predicted_error,evaluations,ep_iterations,same_digit,diverged\n",
+            "index,method,psnr,psnr_scaled,ssim,consistency,predicted_error,evaluations,ep_iterations,same_digit,diverged,name\n",
         );
         for image in &self.images {
-            let metrics = [image.psnr, image.ssim, image.consistency, image.predicted_error];
+            let metrics = [
+                image.psnr,
+                image.psnr_scaled,
+                image.ssim,
+                image.consistency,
+                image.predicted_error,
+            ];
             let metrics = metrics.map(|metric| metric.map_or(String::new(), number::text));
             let same = image.same_digit.map(usize::from);
             let counts =
                 [image.evaluations, image.ep_iterations, same].map(|n| n.map_or(String::new(), |n| n.to_string()));
             let method = quoted(&image.method);
             let (metrics, counts) = (metrics.join(","), counts.join(","));
-            text += &format!("{},{method},{metrics},{counts},{}\n", image.index, image.diverged);
+            let name = quoted(image.name.as_deref().unwrap_or_default());
+            text += &format!(
+                "{},{method},{metrics},{counts},{},{name}\n",
+                image.index, image.diverged
+            );
         }
         write_text(path.as_ref(), &text)
     }
+}
+
+/// What a sealed text begins with; the checksum and the rest follow.
+const SEAL: &str = "{\n  \"checksum\": \"";
+const AFTER: &str = "\",\n";
+
+/// The JSON text of an object with a checksum of that text as its first member.
+fn sealed(text: &str) -> String {
+    let rest = text.strip_prefix("{\n").expect("an object, laid out in lines");
+    format!("{SEAL}{}{AFTER}{rest}", of_text(text))
+}
+
+/// The checksum of a sealed text, and the text that it should be of; nothing if it has none.
+fn unsealed(text: &str) -> Option<(&str, String)> {
+    let (checksum, rest) = text.strip_prefix(SEAL)?.split_once(AFTER)?;
+    Some((checksum, format!("{{\n{}", rest.trim_end())))
 }
 
 fn is_false(value: &bool) -> bool {

@@ -1,7 +1,7 @@
-//! The prior that comes with the program: a U-Net trained on the MNIST training images.
+//! The priors that come with the program: a U-Net trained on the MNIST training images, and one for photographs.
 
 use super::Prior;
-use crate::{Result, bundled};
+use crate::{ImageShape, Result, bundled};
 
 impl Prior {
     /// What names the shipped prior where a path could stand.
@@ -12,14 +12,30 @@ impl Prior {
     /// # Errors
     /// If the build has none.
     pub fn shipped() -> Result<Self> {
-        Self::from_bytes(Self::SHIPPED, bundled::file(Self::SHIPPED)?, None)
+        Self::bundled(Self::SHIPPED, None)
+    }
+
+    /// A prior that comes with the program, by its name; `image` as for [`Prior::open`].
+    ///
+    /// ```
+    /// # #[cfg(feature = "bundled")] {
+    /// let photo = qcs::ImageShape::new(3, 240, 320);
+    /// let prior = qcs::Prior::bundled(qcs::bundled::PHOTO_PRIOR, Some(photo))?;
+    /// assert_eq!(prior.image(), photo);
+    /// # }
+    /// # Ok::<(), qcs::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the build has none of that name, and as [`Prior::open`].
+    pub fn bundled(name: &str, image: Option<ImageShape>) -> Result<Self> {
+        Self::from_bytes(name, bundled::file(name)?, image)
     }
 }
 
 #[cfg(all(test, feature = "bundled"))]
 mod tests {
     use super::*;
-    use crate::ImageShape;
 
     #[test]
     fn the_shipped_prior_loads_and_names_its_levels() {

@@ -4,7 +4,7 @@
 //! (EP's first message, the floor of its precisions). And EP gives all measurements one precision: rows that say nothing, or
 //! are many times stronger than the others, falsify it for all.
 
-use super::{Cells, Matrix, NOISE_FLOOR, Problem, Spectrum, mean};
+use super::{Cells, Factor, Matrix, NOISE_FLOOR, Operator, Parts, Problem, Spectrum, mean};
 use crate::error::{Error, Result};
 
 /// Rows are brought to one gain if the strongest exceeds the median by more than this. Below it nothing is gained: with gains
@@ -39,7 +39,8 @@ impl Problem {
     ///   [`Ensemble`](super::Ensemble) lies. This is exact: an image does not depend on the units.
     /// - Cells narrower than the least noise that the likelihood counts with are widened to it.
     ///
-    /// An operator without a matrix stays as it is, but for the width of its cells.
+    /// Of an operator without a matrix the rows stay as they are, and so do the units of one that has none: a transform alone, or a
+    /// choice of pixels. Where a factor is a matrix, that is what the power of two goes into.
     ///
     /// # Errors
     /// As [`Matrix::new`] and [`Cells::new`], and if such an operator comes with a sigma for each measurement.
@@ -50,7 +51,7 @@ impl Problem {
                     "a sigma for each measurement needs A as a matrix: give an operator one sigma for all",
                 ));
             }
-            return Ok((self.with_wide_cells()?, Vec::new()));
+            return Ok((self.in_units_of_its_own()?.with_wide_cells()?, Vec::new()));
         };
         let plan = Balance::of(&self);
         let notes = plan.notes(&self);
@@ -80,8 +81,39 @@ impl Problem {
     pub fn is_balanced(&self) -> bool {
         let least = self.least_width();
         let mut bounds = self.cells.lower().iter().zip(self.cells.upper());
-        let rows_stay = || self.a.matrix().is_none() || Balance::of(self).is_identity();
+        let rows_stay = || match self.a.matrix() {
+            Some(_) => Balance::of(self).is_identity(),
+            None => self.unit() == 1.0 || self.a.parts().and_then(first_matrix).is_none(),
+        };
         self.sigmas.is_none() && rows_stay() && bounds.all(|(lower, upper)| upper - lower >= least)
+    }
+
+    /// What brings tr(A·Aᵀ)/N near 1.
+    fn unit(&self) -> f64 {
+        power_of_two((self.a.cols() as f64 / self.diag.iter().sum::<f64>()).sqrt())
+    }
+
+    /// The same with an operator of another unit, where one of its factors can take it.
+    fn in_units_of_its_own(self) -> Result<Self> {
+        let unit = self.unit();
+        let place = self.a.parts().and_then(|parts| Some((parts, first_matrix(parts)?)));
+        let Some((parts, (at, matrix))) = place.filter(|_| unit != 1.0) else {
+            return Ok(self);
+        };
+        let rows: Vec<usize> = (0..matrix.rows()).collect();
+        let scaled = matrix.rows_times(&rows, &vec![unit; matrix.rows()])?;
+        let mut parts = parts.clone();
+        parts.factors[at] = Factor::Matrix(scaled);
+        let times = |bounds: &[f64]| bounds.iter().map(|bound| bound * unit).collect();
+        let cells = Cells::new(self.cells.m(), times(self.cells.lower()), times(self.cells.upper()))?;
+        let scaled = Self::new(Operator::structured(parts)?, cells, self.sigma * unit)?;
+        Ok(Self {
+            shape: self.shape,
+            quantiser: self.quantiser,
+            truth: self.truth,
+            names: self.names,
+            ..scaled
+        })
     }
 
     fn least_width(&self) -> f64 {
@@ -106,6 +138,14 @@ impl Problem {
         self.cells = Cells::new(self.cells.m(), lower, upper)?;
         Ok(self)
     }
+}
+
+/// The first factor that is a matrix, and which one it is.
+fn first_matrix(parts: &Parts) -> Option<(usize, &Matrix)> {
+    parts.factors.iter().enumerate().find_map(|(at, factor)| match factor {
+        Factor::Matrix(matrix) => Some((at, matrix)),
+        _ => None,
+    })
 }
 
 /// Which rows are kept, what each is multiplied by, and the noise that all of them then have.
@@ -319,6 +359,40 @@ mod tests {
         for unit in [1e-9, 1e9] {
             let trace = |problem: &Problem| problem.diag.iter().sum::<f64>() / problem.a.cols() as f64;
             assert!((0.5..2.0).contains(&trace(&balanced(times(&problem, &[unit; 24])))));
+        }
+    }
+
+    #[test]
+    fn units_make_no_difference_to_an_operator_without_a_matrix() {
+        let of = |unit: f64| {
+            let signs = (0..64).map(|i| if i % 3 == 0 { -1.0 } else { 1.0 }).collect();
+            let parts = Parts {
+                label: "hadamard".to_owned(),
+                factors: vec![
+                    Factor::Matrix(Matrix::from_f64(1, 1, vec![unit]).unwrap()),
+                    Factor::Hadamard(8),
+                    Factor::Hadamard(8),
+                ],
+                signs: Some(signs),
+                order: None,
+                rows: Some((0..48).collect()),
+            };
+            let lower = (0..48).map(|i| unit * f64::from(i) / 48.0).collect();
+            let upper = (0..48).map(|i| unit * (f64::from(i) + 9.0) / 48.0).collect();
+            let cells = Cells::new(48, lower, upper).unwrap();
+            Problem::new(Operator::structured(parts).unwrap(), cells, 0.05 * unit).unwrap()
+        };
+        assert!(of(1.0).is_balanced());
+        for exponent in [-30, -1, 3, 30] {
+            let odd = of(2f64.powi(exponent));
+            assert!(!odd.is_balanced());
+            let even = balanced(odd);
+            assert_same(&even, &of(1.0));
+            assert_eq!(even.known_spectrum(), of(1.0).known_spectrum());
+            assert_eq!(even.diag, of(1.0).diag);
+        }
+        for unit in [1e-9, 1e9] {
+            assert!((0.5..2.0).contains(&(balanced(of(unit)).diag.iter().sum::<f64>() / 64.0)));
         }
     }
 

@@ -28,8 +28,8 @@ impl Problem {
     /// | `factor.0`, … | `[m, n]` | of an operator, for axes with the factor `matrix`; f32 or f64 |
     /// | `rows` | `[M]` | of an operator, optional; the rows of the product that are measured: integers |
     ///
-    /// Metadata: `sigma`; optionally `shape` ("C,H,W"), `bits` and `step`, `seed` and `matrix` (the
-    /// [`Ensemble`](super::Ensemble) as JSON), and `operator`: A = S·(F₁ ⊗ F₂ ⊗ …)·P·D without a matrix, as JSON.
+    /// Metadata: `sigma`; optionally `shape` ("C,H,W"), `bits` and `step`, `names` (what each image is called, a list as JSON),
+    /// `seed` and `matrix` (the [`Ensemble`](super::Ensemble) as JSON), and `operator`: A = S·(F₁ ⊗ F₂ ⊗ …)·P·D without a matrix, as JSON.
     /// `{"label": "mine", "axes": [{"factor": "dct", "length": 3}, {"factor": "hadamard", "length": 256}, {"factor": "matrix"}]}`
     /// names what acts along each axis, the last one running fastest. Other tensors and metadata are ignored.
     ///
@@ -91,6 +91,9 @@ impl Problem {
         if let Some(quantiser) = self.quantiser {
             metadata.insert("bits", quantiser.bits().to_string());
             metadata.extend(quantiser.step().map(|step| ("step", step.to_string())));
+        }
+        if let Some(names) = &self.names {
+            metadata.insert("names", serde_json::json!(names).to_string());
         }
         if let Some(origin) = self.origin {
             metadata.insert("seed", origin.seed.to_string());
@@ -158,6 +161,12 @@ fn parse(file: &TensorFile<'_>) -> Result<Problem> {
     }
     if let Some(quantiser) = quantiser(file)? {
         problem = problem.with_quantiser(quantiser);
+    }
+    if let Some(text) = file.text("names") {
+        let names = serde_json::from_str(text).map_err(|_| {
+            Error::usage("the metadata's `names` is no list of texts as JSON, like [\"a.png\", \"b.png\"]")
+        })?;
+        problem = problem.with_names(names)?;
     }
     if let Some(seed) = file.number("seed")? {
         let ensemble = file.text("matrix").map(serde_json::from_str).transpose();

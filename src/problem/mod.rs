@@ -53,6 +53,8 @@ pub struct Problem {
     shape: Option<ImageShape>,
     quantiser: Option<Quantiser>,
     truth: Option<Images>,
+    /// Of each image, what its file is called
+    names: Option<Vec<String>>,
     origin: Option<Origin>,
     diag: Vec<f64>,
     rotates: bool,
@@ -105,6 +107,7 @@ impl Problem {
             shape: None,
             quantiser: None,
             truth: None,
+            names: None,
             origin: None,
             diag,
             rotates,
@@ -174,6 +177,22 @@ impl Problem {
         Ok(problem)
     }
 
+    /// Records what each image is called: the name of its file.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there are not B of them.
+    pub fn with_names(mut self, names: Vec<String>) -> Result<Self> {
+        if names.len() != self.cells.count() {
+            return Err(Error::usage(format!(
+                "there are {} names for {} images",
+                names.len(),
+                self.cells.count()
+            )));
+        }
+        self.names = Some(names);
+        Ok(self)
+    }
+
     /// Records the quantiser that made the cells.
     pub fn with_quantiser(mut self, quantiser: Quantiser) -> Self {
         self.quantiser = Some(quantiser);
@@ -238,6 +257,11 @@ impl Problem {
     /// The images that were measured, if simulated.
     pub fn truth(&self) -> Option<&Images> {
         self.truth.as_ref()
+    }
+
+    /// What each image is called, where it came from a file of its own.
+    pub fn names(&self) -> Option<&[String]> {
+        self.names.as_deref()
     }
 
     /// How the problem came about, if simulated.

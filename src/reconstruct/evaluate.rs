@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::methods::{FARTHEST, reach};
-use crate::metrics::{Believed, Digits, clamped, consistency, contradicted, psnr, ssim};
+use crate::metrics::{Believed, Digits, clamped, consistency, contradicted, psnr, psnr_scaled, ssim};
 use crate::output::ImageMetrics;
 use crate::problem::Problem;
 use crate::{Error, ImageShape, Images, Result};
@@ -77,8 +77,13 @@ pub fn evaluate(
         let x = estimates.image(index);
         ImageMetrics {
             index: first + index,
+            name: problem
+                .and_then(Problem::names)
+                .map(|names| names[first + index].clone()),
             method: method.to_owned(),
             psnr: truth.map(|truth| psnr(x, truth.image(index))),
+            exact: false,
+            psnr_scaled: truth.map(|truth| psnr_scaled(x, truth.image(index))),
             ssim: truth.and_then(|truth| ssim(x, truth.image(index), shape)),
             consistency: problem.map(|problem| {
                 let x: Vec<f64> = x.iter().map(|&v| clamped(v)).collect();

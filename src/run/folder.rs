@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// grid.png               truth | reconstructions | deviation
 /// truth.npy              where the problem knows it
 /// ep/samples.npy         [images, chains, C, H, W]
-/// ep/0000.png, …         the samples, or with several chains their means
+/// ep/0000.png, …         the samples, or with several chains their means; 0000-cat.png of an image that was cat.jpg
 /// ep/mean.npy, std.npy, samples/   with several chains
 /// checkpoint-ep.safetensors        until the run is complete; of the next thousand images checkpoint-ep-1.safetensors, …
 /// ```

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Shared;
 use crate::bundled;
-use crate::files::{LoadOptions, load_images};
+use crate::files::{Fit, LoadOptions, Loaded, Size, load_named};
 use crate::methods::options::options;
 use crate::methods::{Options, Preset, Setting};
 use crate::problem::{Ensemble, Matrix, Measurements, Problem, Quantiser, Sensing, Simulation, Structure};
@@ -40,12 +40,16 @@ enum Source {
 options! {
     /// y = Q(Ax + n) for images from a file or folder.
     pub struct MeasureConfig {
-        /// A file or folder that [`load_images`] reads, or [`bundled::DIGITS`]
+        /// A file or folder that [`load_images`](crate::files::load_images) reads, or [`bundled::DIGITS`]
         pub images: String,
         /// Index of the first image to take [default: 0]
         pub first: usize = "I",
         /// How many are taken; all that follow `first` if absent
         pub count: usize,
+        /// Cut the middle out of each image, so many pixels wide and high: 640x480, or 256 for a square
+        pub crop: Size = "WxH",
+        /// Make each image smaller, after `crop`: a pixel becomes the mean of the area that it covers
+        pub resize: Size = "WxH",
         /// Law of A (gaussian, row-orthogonal, ill-conditioned, correlated), an operator without a matrix (hadamard, dct,
         /// hartley, separable, mask, blur:PIXELS, shrink:K, blocks:SIDE), or a file with A (.npy, .safetensors)
         /// [default: gaussian]
@@ -111,25 +115,38 @@ impl MeasureConfig {
     /// Loads the images.
     ///
     /// # Errors
-    /// As [`load_images`].
-    pub fn load(&self) -> Result<Images> {
+    /// As [`load_images`](crate::files::load_images).
+    pub fn load(&self) -> Result<Loaded> {
         self.load_from(Path::new(self.images.as_deref().unwrap_or_default()))
     }
 
     /// Loads those images of a file or folder that are to be measured.
     ///
     /// # Errors
-    /// As [`load_images`].
-    pub fn load_from(&self, images: &Path) -> Result<Images> {
+    /// As [`load_images`](crate::files::load_images).
+    pub fn load_from(&self, images: &Path) -> Result<Loaded> {
         let options = LoadOptions {
             first: self.first.unwrap_or(0),
             count: self.count,
+            fit: self.fit(),
             ..LoadOptions::default()
         };
         if let Some(name) = images.to_str().filter(|name| bundled::is_name(name)) {
-            return bundled::images(name, options.first, options.count);
+            let bundled = bundled::images(name, options.first, options.count)?;
+            let fitted = options.fit.apply(bundled);
+            return fitted
+                .map(Loaded::from)
+                .map_err(|reason| Error::bad_file(images, reason));
         }
-        load_images(images, &options)
+        load_named(images, &options)
+    }
+
+    /// How each image is cut and made smaller.
+    pub fn fit(&self) -> Fit {
+        Fit {
+            crop: self.crop,
+            resize: self.resize,
+        }
     }
 
     /// Whether nothing but signs will be kept.
@@ -149,14 +166,14 @@ impl MeasureConfig {
     ///
     /// # Errors
     /// As [`MeasureConfig::resolve`], and as `load`.
-    pub fn resolve_with(&mut self, load: impl FnOnce(&Self) -> Result<Images>) -> Result<Problem> {
+    pub fn resolve_with<L: Into<Loaded>>(&mut self, load: impl FnOnce(&Self) -> Result<L>) -> Result<Problem> {
         self.resolve_sharing(load, &mut Shared::default())
     }
 
     /// The same, with A from an earlier problem where that is the same.
-    pub(super) fn resolve_sharing(
+    pub(super) fn resolve_sharing<L: Into<Loaded>>(
         &mut self,
-        load: impl FnOnce(&Self) -> Result<Images>,
+        load: impl FnOnce(&Self) -> Result<L>,
         shared: &mut Shared,
     ) -> Result<Problem> {
         let (bits, sigma, seed) = (
@@ -168,7 +185,11 @@ impl MeasureConfig {
         // What makes no sense is refused before anything large is read or built.
         let source = self.source()?;
         Quantiser::new(bits, self.step, 1.0)?;
-        let images = load(self)?;
+        let Loaded { images, names, array } = load(self)?.into();
+        // What was left open is written down: which array of an archive.
+        if let (Some(file), Some(array)) = (&mut self.images, &array) {
+            *file = format!("{file}:{array}");
+        }
         let preset = Preset::of_shape(images.shape);
         let n = images.shape.len();
         let sensing = match source {
@@ -222,7 +243,7 @@ impl MeasureConfig {
             ));
         }
         let count = images.count();
-        let problem = Problem::simulate(
+        let mut problem = Problem::simulate(
             images,
             sensing,
             &Simulation {
@@ -234,6 +255,9 @@ impl MeasureConfig {
                 seed,
             },
         )?;
+        if let Some(names) = names {
+            problem = problem.with_names(names)?;
+        }
         self.step = problem.quantiser().and_then(|q| q.step());
         self.mean_square = None;
         self.count = Some(count);

@@ -65,20 +65,17 @@ struct Configured {
 /// # Errors
 /// As [`Prior::open`].
 pub fn load_prior(model: &str, shape: Option<ImageShape>) -> Result<Prior> {
-    if model == Prior::SHIPPED {
-        let prior = Prior::shipped()?;
-        return match shape.filter(|&shape| shape != prior.image()) {
-            Some(shape) => Err(Error::setting(
-                "shape",
-                format!("{shape} is not that of the bundled prior, {}", prior.image()),
-            )),
-            None => Ok(prior),
-        };
+    match bundled::is_name(model) {
+        true => Prior::bundled(model, shape),
+        false => Prior::open(Path::new(model), shape),
     }
-    if bundled::is_name(model) {
-        return Prior::from_bytes(model, bundled::file(model)?, shape);
-    }
-    Prior::open(Path::new(model), shape)
+}
+
+/// A word on a model that was asked to work on images of another `shape` than its file says.
+pub fn told_of_shape(model: &str, shape: Option<ImageShape>, prior: &Prior) -> Option<String> {
+    shape?;
+    let own = load_prior(model, None).ok()?.image();
+    (own != prior.image()).then(|| at_other_shape(own, prior))
 }
 
 impl Run {
@@ -110,8 +107,12 @@ impl Run {
             Ok(Configured { kind, algorithm })
         };
         let methods: Vec<Configured> = config.kinds()?.into_iter().map(configured).collect::<Result<_>>()?;
+        let named = |config: &RunConfig| config.measure.as_ref().and_then(|measure| measure.images.clone());
+        let before = named(&config);
         let problem = config.finish_problem(begun, shared)?;
+        let taken = named(&config).filter(|images| before.as_ref() != Some(images));
         let (prior, resized) = at_size_of(&problem, prior, &config, shared)?;
+        let resized = resized.or_else(|| told_of_shape(&config.model, config.shape().ok()?, &prior));
         config.first = config.first.filter(|&first| first > 0);
         let there = problem.cells().count();
         config
@@ -137,6 +138,7 @@ impl Run {
             .identity
             .as_ref()
             .map_or(Vec::new(), |then| changes(then, &identity));
+        notes.extend(taken.map(|images| format!("of several arrays {images} is taken")));
         notes.extend(resized);
         config.identity = Some(identity);
         let (problem, mut told) = problem.balanced()?;
@@ -250,6 +252,13 @@ fn at_size_of(
         return Ok((prior, None));
     };
     let sized = shared.prior(&config.model, Some(shape))?;
+    let words = at_other_shape(trained, &sized);
+    Ok((sized, Some(words)))
+}
+
+/// What there is to tell of a prior that works on images of another shape than those it was trained at.
+fn at_other_shape(trained: ImageShape, sized: &Prior) -> String {
+    let shape = sized.image();
     let measured = sized
         .metadata
         .get(Denoiser::SHAPE)
@@ -260,10 +269,7 @@ fn at_size_of(
         }
         _ => String::new(),
     };
-    Ok((
-        sized,
-        Some(format!("the prior was trained at {trained} and runs at {shape}{table}")),
-    ))
+    format!("the prior was trained at {trained} and runs at {shape}{table}")
 }
 
 fn changes(then: &Identity, now: &Identity) -> Vec<String> {

@@ -20,6 +20,7 @@ struct Shown {
     key: &'static str,
     title: &'static str,
     estimates: Images,
+    estimates_mean: bool,
     deviations: Option<Images>,
 }
 
@@ -39,6 +40,7 @@ impl Results {
                 key: brought.kind.key(),
                 title: brought.kind.title(),
                 estimates: brought.estimates,
+                estimates_mean: brought.estimates_mean,
                 // A method that draws nothing has none to show.
                 deviations: brought
                     .deviations
@@ -83,10 +85,14 @@ impl Results {
         for one in &self.shown {
             series.push(Series {
                 title: match (run.config.chains, &one.deviations) {
-                    (chains, Some(_)) => format!("{}, mean of {chains}", one.title),
+                    (chains, Some(_)) if !one.estimates_mean => format!("{}, mean of {chains}", one.title),
                     _ => one.title.to_owned(),
                 },
-                note: self.psnr(one.key).map(|psnr| format!("{psnr:.1} dB")),
+                // Of one image the caption says it.
+                note: self
+                    .psnr(one.key)
+                    .filter(|_| count > 1)
+                    .map(|psnr| format!("{psnr:.1} dB")),
                 images: &one.estimates,
                 captions: self.captions(one.key, count),
                 style: Style::Intensity,
@@ -94,7 +100,7 @@ impl Results {
             if let Some(std) = &one.deviations {
                 series.push(Series {
                     title: format!("{} deviation", one.title),
-                    note: None,
+                    note: Some(format!("of {} samples", run.config.chains)),
                     images: std,
                     captions: None,
                     style: Style::Heat,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Share number `index` of `count`, from 0.
+/// A share of `count`. As people write it, the first is 1/8 and the last 8/8; `index` counts from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Shard {
@@ -69,7 +69,7 @@ impl Shard {
 
     /// Its folder in the run's.
     pub fn folder(self, run: &Path) -> PathBuf {
-        run.join(format!("{PREFIX}{}-of-{}", self.index, self.count))
+        run.join(format!("{PREFIX}{}-of-{}", self.index + 1, self.count))
     }
 
     /// The shards whose folders lie in a run's, in order.
@@ -83,7 +83,14 @@ impl Shard {
             let (index, count) = name.strip_prefix(PREFIX)?.split_once("-of-")?;
             format!("{index}/{count}").parse().ok()
         };
-        let mut found: Vec<Self> = names.filter_map(shard).collect();
+        let names: Vec<String> = names.collect();
+        if let Some(old) = names.iter().find(|name| name.starts_with(&format!("{PREFIX}0-of-"))) {
+            return Err(Error::usage(format!(
+                "{}: shards are counted from 1; {old} is of a version that counted from 0: run the shards again",
+                run.display()
+            )));
+        }
+        let mut found: Vec<Self> = names.into_iter().filter_map(shard).collect();
         found.sort();
         Ok(found)
     }
@@ -94,16 +101,17 @@ impl FromStr for Shard {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let parsed = text.split_once('/').and_then(|(index, count)| {
-            let (index, count) = (index.parse().ok()?, count.parse().ok()?);
+            let (number, count): (usize, usize) = (index.parse().ok()?, count.parse().ok()?);
+            let index = number.checked_sub(1)?;
             (index < count).then_some(Self { index, count })
         });
-        parsed.ok_or_else(|| format!("{text} is no share like 0/8, the first of eight, or 7/8, the last"))
+        parsed.ok_or_else(|| format!("{text} is no share like 1/8, the first of eight, or 8/8, the last"))
     }
 }
 
 impl fmt::Display for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.index, self.count)
+        write!(f, "{}/{}", self.index + 1, self.count)
     }
 }
 
@@ -146,10 +154,11 @@ mod tests {
         let shard: Shard = "3/8".parse().unwrap();
         assert_eq!(
             (shard, shard.to_string().as_str()),
-            (Shard { index: 3, count: 8 }, "3/8")
+            (Shard { index: 2, count: 8 }, "3/8")
         );
         assert_eq!(shard.folder(Path::new("out")), Path::new("out/shard-3-of-8"));
-        for wrong in ["8/8", "3", "a/b", "1/0", "-1/3", ""] {
+        assert_eq!("8/8".parse(), Ok(Shard { index: 7, count: 8 }));
+        for wrong in ["0/8", "9/8", "3", "a/b", "1/0", "-1/3", ""] {
             assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
         }
     }
@@ -173,10 +182,10 @@ mod tests {
             "SLURM_ARRAY_TASK_MIN",
             "SLURM_ARRAY_TASK_STEP",
         );
-        assert_eq!(of(&[(id, "3"), (count, "8"), (min, "1")]), Ok("2/8".to_owned()));
+        assert_eq!(of(&[(id, "3"), (count, "8"), (min, "1")]), Ok("3/8".to_owned()));
         assert_eq!(
             of(&[(id, "6"), (count, "4"), (min, "0"), (step, "2")]),
-            Ok("3/4".to_owned())
+            Ok("4/4".to_owned())
         );
         assert!(of(&[]).unwrap_err().contains("SLURM_ARRAY_TASK_ID is not set"));
         assert!(

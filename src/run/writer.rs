@@ -23,6 +23,8 @@ pub(super) struct Brought {
     pub states: usize,
     /// The first estimates, for the grid
     pub estimates: Images,
+    /// Whether the method estimates the mean itself, rather than by its chains
+    pub estimates_mean: bool,
     /// Their deviations over the chains
     pub deviations: Option<Images>,
 }
@@ -63,6 +65,7 @@ impl<'a> MethodWriter<'a> {
                 seconds: 0.0,
                 states: 0,
                 estimates: none(),
+                estimates_mean: false,
                 deviations: (chains > 1).then(none),
             },
         })
@@ -97,6 +100,7 @@ impl<'a> MethodWriter<'a> {
         }
         brought.seconds += samples.seconds;
         brought.states += samples.states.count();
+        brought.estimates_mean = samples.estimate.is_some();
         let shown = MOST_IN_GRID.saturating_sub(self.done).min(estimates.count());
         let n = shown * estimates.shape.len();
         brought.estimates.data.extend_from_slice(&estimates.data[..n]);
@@ -110,15 +114,19 @@ impl<'a> MethodWriter<'a> {
     fn write_pictures(&self, samples: &Samples, estimates: &Images) -> Result<()> {
         // With one chain these are the samples themselves.
         let (shape, chains, all) = (estimates.shape, samples.chains, self.run.images());
-        png::write_images(&self.folder, estimates, self.done..all)?;
+        let first = self.run.first() + self.done;
+        let names = self.run.problem.names();
+        let names = names.map(|names| &names[first..first + estimates.count()]);
+        png::write_images(&self.folder, estimates, self.done..all, names)?;
         if chains == 1 {
             return Ok(());
         }
         let single = self.folder.join("samples");
         std::fs::create_dir_all(&single).map_err(|e| Error::io(&single, "create", e))?;
         for (state, image) in samples.states.iter().enumerate() {
-            let (index, chain) = (self.done + state / chains, state % chains);
-            png::write_image(single.join(format!("{index:04}-{chain:02}.png")), shape, image)?;
+            let (index, chain) = (state / chains, state % chains);
+            let stem = png::stem(self.done + index, all, names.map(|names| names[index].as_str()));
+            png::write_image(single.join(format!("{stem}-{chain:02}.png")), shape, image)?;
         }
         Ok(())
     }

@@ -152,7 +152,7 @@ impl Collected {
     pub fn write_images_csv(&self, path: &Path) -> Result<()> {
         let keys = self.keys();
         let mut text = format!(
-            "grid,{}method,index,psnr,ssim,consistency,predicted_error,evaluations\n",
+            "grid,{}method,index,psnr,ssim,consistency,predicted_error,evaluations,name\n",
             keys.iter().map(|key| format!("{key},")).collect::<String>()
         );
         for row in &self.rows {
@@ -161,7 +161,13 @@ impl Collected {
                 let metrics = [image.psnr, image.ssim, image.consistency, image.predicted_error];
                 let metrics = metrics.map(|metric| metric.map_or(String::new(), number::text));
                 let evaluations = image.evaluations.map_or(String::new(), |n| n.to_string());
-                let _ = writeln!(text, "{fields},{},{},{evaluations}", image.index, metrics.join(","));
+                let name = quoted(image.name.as_deref().unwrap_or_default());
+                let _ = writeln!(
+                    text,
+                    "{fields},{},{},{evaluations},{name}",
+                    image.index,
+                    metrics.join(",")
+                );
             }
         }
         write_text(path, &text)

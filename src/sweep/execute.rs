@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{POINTS, Point};
 use crate::engine::Engine;
+use crate::files::Fit;
 use crate::output::Report;
 use crate::prior::Prior;
 use crate::problem::Problem;
@@ -36,8 +37,8 @@ pub trait Watcher {
 #[derive(Default)]
 pub struct Materials {
     priors: BTreeMap<(String, Option<String>), Prior>,
-    /// Hashes of images by file, first and count
-    images: BTreeMap<(String, Option<usize>, Option<usize>), String>,
+    /// Hashes of images by file, first, count, and what is cut out of them
+    images: BTreeMap<(String, Option<usize>, Option<usize>, Fit), String>,
     /// Names of points' folders by sweep and digest: points of other grids, or of earlier sweeps, may be the same run
     folders: BTreeMap<(PathBuf, String), String>,
     shared: Shared,
@@ -78,10 +79,11 @@ impl Materials {
             config.problem = Some(PathBuf::from(of_file(&path)?));
         }
         if let Some(measure) = &mut config.measure {
-            let key = (measure.images.clone().unwrap_or_default(), measure.first, measure.count);
+            let images = measure.images.clone().unwrap_or_default();
+            let key = (images, measure.first, measure.count, measure.fit());
             if !self.images.contains_key(&key) {
-                self.images
-                    .insert(key.clone(), fingerprint::of_images(&measure.load()?));
+                let images = measure.load()?.images;
+                self.images.insert(key.clone(), fingerprint::of_images(&images));
             }
             measure.images = Some(self.images[&key].clone());
             if let Some(file) = measure.matrix.as_mut().filter(|matrix| Path::new(matrix).is_file()) {

@@ -17,6 +17,7 @@ mod interrupt;
 mod kept;
 mod limits;
 mod memory;
+mod names;
 mod overwrite;
 mod problems;
 mod reproduce;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use qcs::files::npy;
-use qcs::problem::{Cells, Matrix, Problem};
+use qcs::problem::{Cells, Factor, Matrix, Operator, Problem};
 
 use crate::support::{Place, Tensors};
 use crate::{baselines, turbo};
@@ -28,6 +28,35 @@ fn write_scaled(place: &Place, name: &str, row: impl Fn(usize) -> f64, sigma: f6
         .with_truth(problem.truth().unwrap().clone())
         .unwrap()
         .write(place.path(name))
+        .unwrap();
+}
+
+/// A structured problem of the same images with its first factor that is a matrix, its cells and its noise times a unit.
+fn write_structured(place: &Place, from: &str, to: &str, unit: f64) {
+    let problem = Problem::read(place.path(from)).unwrap();
+    let mut parts = problem.a().parts().unwrap().clone();
+    let times = |matrix: &Matrix| {
+        let values = matrix.to_f64().iter().map(|value| value * unit).collect();
+        Factor::Matrix(Matrix::from_f64(matrix.rows(), matrix.cols(), values).unwrap())
+    };
+    let first = parts.factors.iter_mut().find_map(|factor| match factor {
+        Factor::Matrix(matrix) => Some(times(matrix)).map(|scaled| (factor, scaled)),
+        _ => None,
+    });
+    match first {
+        Some((factor, scaled)) => *factor = scaled,
+        // The axis of one channel.
+        None => parts.factors[0] = Factor::Matrix(Matrix::from_f64(1, 1, vec![unit]).unwrap()),
+    }
+    let scaled = |bounds: &[f64]| bounds.iter().map(|bound| bound * unit).collect();
+    let (lower, upper) = (scaled(problem.cells().lower()), scaled(problem.cells().upper()));
+    let cells = Cells::new(problem.cells().m(), lower, upper).unwrap();
+    let sigma = problem.sigma() * unit;
+    let scaled = Problem::new(Operator::structured(parts).unwrap(), cells, sigma).unwrap();
+    scaled
+        .with_truth(problem.truth().unwrap().clone())
+        .unwrap()
+        .write(place.path(to))
         .unwrap();
 }
 
@@ -71,6 +100,63 @@ fn an_image_does_not_depend_on_the_units_of_the_problem_by_any_method() {
                 (false, _) => 1e-3,
             };
             assert!(distance <= allowed, "{name}, {method}: {distance}");
+        }
+    }
+}
+
+#[test]
+fn an_image_does_not_depend_on_the_units_of_an_operator_without_a_matrix() {
+    let place = baselines::place(|_, _| {});
+    turbo::with_table(&place, |_, _| {});
+    let methods = ["ep", "diag", "turbo", "bipg", "oneshot"];
+    let run = |name: &str| {
+        place.succeeds(&format!(
+            "run {name}.safetensors --out {name} --model model.safetensors --generator vae.safetensors --method {} \
+             --levels 5 --evaluations 3 --iterations 2 --projection-steps 5 --restarts 1 --pictures none --quiet",
+            methods.join(",")
+        ));
+    };
+    for matrix in ["hadamard", "separable"] {
+        place.succeeds(&format!(
+            "measure images.npy -o {matrix}.safetensors --matrix {matrix} -m 50% --bits 1 --seed 7"
+        ));
+        let whole = format!("{matrix}-1");
+        write_structured(
+            &place,
+            &format!("{matrix}.safetensors"),
+            &format!("{whole}.safetensors"),
+            1.0,
+        );
+        run(&whole);
+        for (name, unit) in [
+            ("small", 2f64.powi(-30)),
+            ("large", 2f64.powi(30)),
+            ("million", 1e6),
+            ("billionth", 1e-9),
+        ] {
+            let name = format!("{matrix}-{name}");
+            write_structured(
+                &place,
+                &format!("{matrix}.safetensors"),
+                &format!("{name}.safetensors"),
+                unit,
+            );
+            run(&name);
+            for method in methods {
+                let of = |run: &str| samples(&place, &format!("{run}/{method}/samples.npy"));
+                let distance = of(&name)
+                    .iter()
+                    .zip(of(&whole))
+                    .map(|(a, b)| (a - b).abs())
+                    .fold(0.0, f32::max);
+                // As above.
+                let allowed = match (unit.log2().fract() == 0.0, method) {
+                    (true, _) => 0.0,
+                    (false, "ep") => 0.2,
+                    (false, _) => 1e-3,
+                };
+                assert!(distance <= allowed, "{name}, {method}: {distance}");
+            }
         }
     }
 }

@@ -357,7 +357,7 @@ fn eight_shards_one_of_them_killed_twice_are_the_run() {
     let run = "run nine.npy -m 24 --bits 2 --step 0.5 --model known.safetensors --method ep,turbo --evaluations 2 --levels 3 \
                --steps-per-level 1 --step-scale 0.1 --seed 3 --device cuda --precision fp32 --quiet";
     emulated.succeeds(&format!("{run} --out whole"));
-    for shard in 0..8 {
+    for shard in 1..=8 {
         let line = format!(
             "{run} --out parts --shard {shard}/8 --resume --block 1 --threads {}",
             1 + shard % 3

@@ -213,9 +213,9 @@ def _(place, level):
 @tries("merge", ["a copied share", "a share renamed", "manifest emptied", "manifest removed", "manifest altered"])
 def _(place, case):
     place.measured("p.safetensors", "-m 60 --count 4")
-    for shard in ("0/2", "1/2"):
+    for shard in ("1/2", "2/2"):
         place.qcs(f"run p.safetensors --out r --method turbo --shard {shard} --quiet")
-    one, two = place("r/shard-0-of-2"), place("r/shard-1-of-2")
+    one, two = place("r/shard-1-of-2"), place("r/shard-2-of-2")
     manifest = os.path.join(two, "manifest.json")
     if case == "a copied share":
         shutil.rmtree(two)
@@ -392,7 +392,7 @@ def _(place, case):
         result = place.qcs(f"{line} --cache p.safetensors")
         return result, None if result[0] == 0 else "the run ends"
     if case == "a killed merge":
-        for shard in ("0/2", "1/2"):
+        for shard in ("1/2", "2/2"):
             place.qcs(f"{line} --shard {shard}")
         place.qcs("merge a")
         os.remove(place("a/metrics.json"))

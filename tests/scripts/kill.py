@@ -39,6 +39,7 @@ def contents(folder):
         data = path.read_bytes()
         if path.name == "metrics.json":
             report = json.loads(data)
+            report.pop("checksum", None)
             for method in report["methods"]:
                 method["seconds"] = None
             data = json.dumps(report).encode()

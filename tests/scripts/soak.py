@@ -74,7 +74,7 @@ class Soak:
         method, whole, out = METHODS[which], self.folder / f"whole-{which}", f"job-{number}"
         if not whole.exists() and not self.run(self.command(method, whole.name), None):
             return
-        todo = list(range(SHARDS))
+        todo = list(range(1, SHARDS + 1))
 
         def work():
             while todo and not self.over():

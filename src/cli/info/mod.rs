@@ -145,6 +145,8 @@ pub fn info(args: &InfoArgs, global: &Global) -> Result<()> {
     let engine = global.engine()?;
     let named = Named::find(args)?;
     let (prior, measured) = (named.prior.as_ref(), named.problem.as_ref());
+    let told = prior.and_then(|(name, prior)| args.model.note(name, prior));
+    told.iter().for_each(|note| global.note(note));
     let info = Info {
         machine: machine(
             engine.as_ref(),

@@ -9,7 +9,7 @@ use qcs::problem::Problem;
 use qcs::run::{RunConfig, RunFolder, load_prior};
 
 use super::{ImagesInfo, InfoArgs, RunInfo};
-use crate::cli::flags::{is_problem, load_images};
+use crate::cli::flags::{is_problem, load_named};
 
 /// Whether a file is a checkpoint of PyTorch, by its name: images may be zips, too.
 fn is_checkpoint(file: &Path) -> bool {
@@ -74,17 +74,19 @@ impl Named {
         } else if published::is_folder(file) || is_checkpoint(file) {
             self.prior = Some((shown, Prior::open(file, args.model.shape)?));
         } else if is_problem(file) {
-            if safetensors::read(file, |tensors| Ok(tensors.has("A")))? {
+            // One whose A needs no matrix has no such tensor.
+            if safetensors::read(file, |tensors| Ok(tensors.has("A") || tensors.has("lower")))? {
                 self.problem = Some((shown, Problem::read(file)?));
             } else {
                 self.prior = Some((shown, Prior::open(file, args.model.shape)?));
             }
         } else {
-            let images = load_images(file, &LoadOptions::default())?;
+            let loaded = load_named(file, &LoadOptions::default())?;
+            let array = loaded.array.map_or_else(String::new, |array| format!(":{array}"));
             self.images = Some(ImagesInfo {
-                file: shown,
-                count: images.count(),
-                shape: images.shape.to_string(),
+                file: shown + &array,
+                count: loaded.images.count(),
+                shape: loaded.images.shape.to_string(),
             });
         }
         Ok(())

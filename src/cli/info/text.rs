@@ -36,25 +36,6 @@ pub fn text(info: &Info) -> String {
         line("images", images.file.clone());
         line("  there are", format!("{} of shape {}", images.count, images.shape));
     }
-    if let Some(model) = &info.model {
-        line("model", model.file.clone());
-        line(
-            "  network",
-            format!(
-                "{}, images {}, {} parameters",
-                model.network, model.shape, model.parameters
-            ),
-        );
-        match (model.sigma_begin, model.sigma_end, model.levels) {
-            (Some(begin), Some(end), Some(levels)) => line("  levels", format!("{levels}, from {begin} to {end}")),
-            _ => line("  levels", "not in the file".to_owned()),
-        }
-        for (key, value) in &model.metadata {
-            let shown: String = value.chars().take(LONGEST).collect();
-            let more = if shown.len() < value.len() { "…" } else { "" };
-            line("", format!("{key} = {shown}{more}"));
-        }
-    }
     if let Some(problem) = &info.problem {
         let known = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
         line("problem", problem.file.clone());
@@ -92,6 +73,25 @@ pub fn text(info: &Info) -> String {
             "  cells",
             format!("{bounded:.1} % bounded on both sides, {lost:.1} % lost"),
         );
+    }
+    if let Some(model) = &info.model {
+        line("model", model.file.clone());
+        line(
+            "  network",
+            format!(
+                "{}, images {}, {} parameters",
+                model.network, model.shape, model.parameters
+            ),
+        );
+        match (model.sigma_begin, model.sigma_end, model.levels) {
+            (Some(begin), Some(end), Some(levels)) => line("  levels", format!("{levels}, from {begin} to {end}")),
+            _ => line("  levels", "not in the file".to_owned()),
+        }
+        for (key, value) in &model.metadata {
+            let shown: String = value.chars().take(LONGEST).collect();
+            let more = if shown.len() < value.len() { "…" } else { "" };
+            line("", format!("{key} = {shown}{more}"));
+        }
     }
     let machine = &info.machine;
     line("machine", machine.engine.clone());

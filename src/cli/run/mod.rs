@@ -56,7 +56,7 @@ pub struct RunArgs {
     /// Seed of all that is drawn: the chains, and where images are measured also A and the noise [default: 0]
     #[arg(long, value_name = "SEED", value_parser = clap::value_parser!(u64).range(0..=MOST_SEED as u64))]
     pub seed: Option<u64>,
-    /// Reconstruct one share of the images, I/N with I from 0, into a folder of its own in --out: for jobs that run by
+    /// Reconstruct one share of the images, I/N with I from 1 to N, into a folder of its own in --out: for jobs that run by
     /// themselves; `qcs merge` puts them together. auto takes the task of a Slurm array; see docs/cluster.md
     #[arg(long, value_name = "I/N|auto")]
     pub shard: Option<String>,
