@@ -242,7 +242,10 @@ fn a_report_is_read_back_as_it_was_and_every_change_of_a_letter_is_noticed() {
     }
     // One without a checksum is of an earlier version.
     let text = String::from_utf8(whole).unwrap();
-    let old: Vec<&str> = text.lines().filter(|line| !line.starts_with("  \"checksum\"")).collect();
+    let old: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with("  \"checksum\""))
+        .collect();
     fs::write(&path, old.join("\n").replace("\"psnr\": null", "\"psnr\": \"inf\"")).unwrap();
     assert_eq!(Report::read_json(&path).unwrap(), report);
 }

@@ -79,7 +79,13 @@ fn side_by_side(paths: &[PathBuf], reports: Vec<(Report, usize)>) -> (Report, us
         let several = report.methods.len() > 1;
         let whose = path.display().to_string();
         let whose = whose.trim_end_matches('/');
-        let named = |method: String| if several { format!("{whose}/{method}") } else { whose.to_owned() };
+        let named = |method: String| {
+            if several {
+                format!("{whose}/{method}")
+            } else {
+                whose.to_owned()
+            }
+        };
         rows.extend(report.images.into_iter().map(|row| ImageMetrics {
             method: named(row.method),
             ..row

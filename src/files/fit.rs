@@ -143,7 +143,12 @@ fn averaged(plane: &[f32], from: Size, to: Size) -> Vec<f32> {
     let (columns, rows) = (shares(from.width, to.width), shares(from.height, to.height));
     let mut narrow = Vec::with_capacity(to.width * from.height);
     for row in plane.chunks_exact(from.width) {
-        let mean = |shares: &Vec<(usize, f64)>| shares.iter().map(|&(at, share)| share * f64::from(row[at])).sum::<f64>();
+        let mean = |shares: &Vec<(usize, f64)>| {
+            shares
+                .iter()
+                .map(|&(at, share)| share * f64::from(row[at]))
+                .sum::<f64>()
+        };
         narrow.extend(columns.iter().map(mean));
     }
     let mut small = Vec::with_capacity(to.width * to.height);
@@ -254,10 +259,17 @@ mod tests {
             };
             fit.apply(counting(48, 64)).map(|images| images.shape.to_string())
         };
-        assert!(words("65x48", "").unwrap_err().contains("is 64x48, too small to cut 65x48"));
+        assert!(
+            words("65x48", "")
+                .unwrap_err()
+                .contains("is 64x48, too small to cut 65x48")
+        );
         assert!(words("", "128x96").unwrap_err().contains("not enlarged"));
         let squeezed = words("", "16").unwrap_err();
-        assert!(squeezed.contains("squeezed to 16x16") && squeezed.contains("48x48"), "{squeezed}");
+        assert!(
+            squeezed.contains("squeezed to 16x16") && squeezed.contains("48x48"),
+            "{squeezed}"
+        );
         assert_eq!(words("48", "16").unwrap(), "1,16,16");
         // Rounded proportions are no squeezing.
         assert_eq!(words("", "33x25").unwrap(), "1,25,33");

@@ -33,7 +33,9 @@ impl Npz {
 
     /// How many arrays there are.
     pub fn arrays(&self) -> usize {
-        (0..self.archive.len()).filter(|&index| self.name(index).is_some()).count()
+        (0..self.archive.len())
+            .filter(|&index| self.name(index).is_some())
+            .count()
     }
 
     /// The name of the first array of numbers, in the order they were saved, that `wanted` takes.

@@ -49,7 +49,11 @@ pub fn stem(number: usize, all: usize, name: Option<&str>) -> String {
     let mut stem = format!("{number:0digits$}");
     let own = name.and_then(|name| Path::new(name).file_stem());
     for (at, c) in own.unwrap_or_default().to_string_lossy().chars().enumerate() {
-        let kept = if c.is_alphanumeric() || "-_.+=".contains(c) { c } else { '_' };
+        let kept = if c.is_alphanumeric() || "-_.+=".contains(c) {
+            c
+        } else {
+            '_'
+        };
         if stem.len() + 1 + kept.len_utf8() > digits + LONGEST {
             break;
         }

@@ -169,7 +169,9 @@ impl Report {
         let bad = |reason: String| Error::bad_file(path, reason);
         let mut report: Self = serde_json::from_str(&text).map_err(|e| bad(format!("is no report of a run: {e}")))?;
         if unsealed(&text).is_some_and(|(checksum, rest)| checksum != of_text(&rest)) {
-            return Err(bad("has changed since it was written: its checksum is another".to_owned()));
+            return Err(bad(
+                "has changed since it was written: its checksum is another".to_owned()
+            ));
         }
         for image in report.images.iter_mut().filter(|image| image.exact) {
             image.psnr = Some(f64::INFINITY);

@@ -105,11 +105,7 @@ impl Problem {
         let mut parts = parts.clone();
         parts.factors[at] = Factor::Matrix(scaled);
         let times = |bounds: &[f64]| bounds.iter().map(|bound| bound * unit).collect();
-        let cells = Cells::new(
-            self.cells.m(),
-            times(self.cells.lower()),
-            times(self.cells.upper()),
-        )?;
+        let cells = Cells::new(self.cells.m(), times(self.cells.lower()), times(self.cells.upper()))?;
         let scaled = Self::new(Operator::structured(parts)?, cells, self.sigma * unit)?;
         Ok(Self {
             shape: self.shape,

@@ -163,8 +163,9 @@ fn parse(file: &TensorFile<'_>) -> Result<Problem> {
         problem = problem.with_quantiser(quantiser);
     }
     if let Some(text) = file.text("names") {
-        let names = serde_json::from_str(text)
-            .map_err(|_| Error::usage("the metadata's `names` is no list of texts as JSON, like [\"a.png\", \"b.png\"]"))?;
+        let names = serde_json::from_str(text).map_err(|_| {
+            Error::usage("the metadata's `names` is no list of texts as JSON, like [\"a.png\", \"b.png\"]")
+        })?;
         problem = problem.with_names(names)?;
     }
     if let Some(seed) = file.number("seed")? {

@@ -134,7 +134,9 @@ impl MeasureConfig {
         if images == Path::new(bundled::DIGITS) {
             let digits = bundled::digits(options.first, options.count)?;
             let fitted = options.fit.apply(digits);
-            return fitted.map(Loaded::from).map_err(|reason| Error::bad_file(images, reason));
+            return fitted
+                .map(Loaded::from)
+                .map_err(|reason| Error::bad_file(images, reason));
         }
         load_named(images, &options)
     }

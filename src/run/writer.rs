@@ -23,7 +23,9 @@ pub(super) struct Brought {
     pub states: usize,
     /// The first estimates, for the grid
     pub estimates: Images,
-    /// Their deviations over the chains
+    /// Whether the estimates are the method's own, rather than means over the chains
+    pub own: bool,
+    /// Deviations over the chains
     pub deviations: Option<Images>,
 }
 
@@ -63,6 +65,7 @@ impl<'a> MethodWriter<'a> {
                 seconds: 0.0,
                 states: 0,
                 estimates: none(),
+                own: false,
                 deviations: (chains > 1).then(none),
             },
         })
@@ -95,6 +98,7 @@ impl<'a> MethodWriter<'a> {
         if let Some(truth) = &truth {
             brought.tally.add(&samples.states, truth);
         }
+        brought.own |= samples.estimate.is_some();
         brought.seconds += samples.seconds;
         brought.states += samples.states.count();
         let shown = MOST_IN_GRID.saturating_sub(self.done).min(estimates.count());

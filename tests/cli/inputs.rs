@@ -137,9 +137,7 @@ fn info_looks_what_a_file_is() {
         place.run(line).refuses(line, 2, &["--batch", "at most"]);
     }
     let line = "info --shape 3,4,4";
-    place
-        .run(line)
-        .refuses(line, 3, &["1-channel images"]);
+    place.run(line).refuses(line, 3, &["1-channel images"]);
     place.write("text", "neither this nor that");
     let line = "info text";
     place.run(line).refuses(line, 3, &["text", "holds no images"]);

@@ -66,16 +66,21 @@ fn results_carry_the_names_of_the_pictures_whatever_they_are_called() {
     assert!(place.path("run/ep/samples/0001-img10-01.png").exists());
     // The problem file keeps them, and a part of it has its own.
     place.succeeds("measure folder -o p.safetensors -m 12 --bits 2 --step 0.5");
-    place.succeeds(
-        "run p.safetensors --first 1 --count 2 --model model.safetensors --levels 3 --out part --quiet",
-    );
+    place.succeeds("run p.safetensors --first 1 --count 2 --model model.safetensors --levels 3 --out part --quiet");
     assert!(place.path("part/ep/0000-img10.png").exists());
     let table = place.succeeds("eval part").stdout;
     assert!(table.contains("1 img10.png") && table.contains("2 same.jpg"), "{table}");
     // Arrays have none.
     place.succeeds(&format!("run images.npy --out array {RUN}"));
     assert!(place.path("array/ep/0000.png").exists());
-    assert!(place.text("array/metrics.csv").lines().nth(1).unwrap().ends_with(",false,"));
+    assert!(
+        place
+            .text("array/metrics.csv")
+            .lines()
+            .nth(1)
+            .unwrap()
+            .ends_with(",false,")
+    );
 }
 
 #[test]
@@ -97,7 +102,10 @@ fn names_that_are_no_list_of_the_images_are_refused() {
         .filter(|name| name.ends_with(".png"))
         .collect();
     assert_eq!(pictures.len(), 3, "{pictures:?}");
-    assert!(pictures.iter().all(|name| name.len() < 140 && name.starts_with("000")), "{pictures:?}");
+    assert!(
+        pictures.iter().all(|name| name.len() < 140 && name.starts_with("000")),
+        "{pictures:?}"
+    );
 }
 
 #[test]
@@ -107,9 +115,11 @@ fn photographs_of_any_size_are_cut_and_made_smaller() {
     picture(&place, "photos/wide.png", 40, 24);
     picture(&place, "photos/high.png", 24, 50);
     let line = "measure photos -o p.safetensors -m 12 --bits 2 --step 0.5";
-    place
-        .run(line)
-        .refuses(line, 3, &["wide.png", "not the first picture's", "cut or resize them all"]);
+    place.run(line).refuses(
+        line,
+        3,
+        &["wide.png", "not the first picture's", "cut or resize them all"],
+    );
     place.succeeds(&format!("{line} --crop 24x24 --resize 8"));
     let problem = qcs::problem::Problem::read(place.path("p.safetensors")).unwrap();
     assert_eq!(problem.shape(), Some(IMAGE));
@@ -117,7 +127,11 @@ fn photographs_of_any_size_are_cut_and_made_smaller() {
     // The middle of the wide one, the second by its name: columns 8 to 31 of 40, in threes.
     let bytes = |column: usize| (255.0 * column as f32 / 40.0).round() / 255.0;
     let expected = (bytes(8) + bytes(9) + bytes(10)) / 3.0;
-    assert!((truth.image(1)[0] - expected).abs() < 1e-6, "{} {expected}", truth.image(1)[0]);
+    assert!(
+        (truth.image(1)[0] - expected).abs() < 1e-6,
+        "{} {expected}",
+        truth.image(1)[0]
+    );
     for (flags, words) in [
         ("--crop 32", ["high.png", "is 24x50, too small to cut 32x32"]),
         ("--resize 8", ["high.png", "squeezed to 8x8"]),
@@ -140,7 +154,7 @@ fn photographs_of_any_size_are_cut_and_made_smaller() {
     let own = place.succeeds("eval run --json").json();
     let named = place.succeeds("eval run --truth photos --json").json();
     assert_eq!(own["images"], named["images"]);
-    place.succeeds(&format!("run --config run/config.toml --out again --quiet"));
+    place.succeeds("run --config run/config.toml --out again --quiet");
     assert!(place.read("run/ep/samples.npy") == place.read("again/ep/samples.npy"));
     let line = "run p.safetensors --crop 8 --model model.safetensors --out none";
     place.run(line).refuses(line, 2, &["--crop is about measuring images"]);
@@ -162,7 +176,11 @@ fn an_archive_says_which_of_its_arrays_was_taken() {
     let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/arrays/stored.npz");
     std::fs::copy(fixture, place.path("two.npz")).unwrap();
     let ran = place.succeeds("measure two.npz -o p.safetensors -m 4 --bits 1");
-    assert!(ran.stderr.contains("of several arrays two.npz:images is taken"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("of several arrays two.npz:images is taken"),
+        "{}",
+        ran.stderr
+    );
     let ran = place.succeeds("measure two.npz:images -o q.safetensors -m 4 --bits 1");
     assert!(!ran.stderr.contains("several arrays"), "{}", ran.stderr);
     let info = place.succeeds("info two.npz --json").json();

@@ -121,11 +121,26 @@ fn an_image_does_not_depend_on_the_units_of_an_operator_without_a_matrix() {
             "measure images.npy -o {matrix}.safetensors --matrix {matrix} -m 50% --bits 1 --seed 7"
         ));
         let whole = format!("{matrix}-1");
-        write_structured(&place, &format!("{matrix}.safetensors"), &format!("{whole}.safetensors"), 1.0);
+        write_structured(
+            &place,
+            &format!("{matrix}.safetensors"),
+            &format!("{whole}.safetensors"),
+            1.0,
+        );
         run(&whole);
-        for (name, unit) in [("small", 2f64.powi(-30)), ("large", 2f64.powi(30)), ("million", 1e6), ("billionth", 1e-9)] {
+        for (name, unit) in [
+            ("small", 2f64.powi(-30)),
+            ("large", 2f64.powi(30)),
+            ("million", 1e6),
+            ("billionth", 1e-9),
+        ] {
             let name = format!("{matrix}-{name}");
-            write_structured(&place, &format!("{matrix}.safetensors"), &format!("{name}.safetensors"), unit);
+            write_structured(
+                &place,
+                &format!("{matrix}.safetensors"),
+                &format!("{name}.safetensors"),
+                unit,
+            );
             run(&name);
             for method in methods {
                 let of = |run: &str| samples(&place, &format!("{run}/{method}/samples.npy"));
