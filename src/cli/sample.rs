@@ -145,12 +145,8 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     ));
     let mut display = Display::new(global.quiet);
     display.start("prior");
-    let named = format!(
-        "{options:?} {:?} {} {}",
-        settings.dynamics,
-        driver.batch,
-        engine.precision()
-    );
+    // A batch that has begun ends as it is; those after it are of any size.
+    let named = format!("{options:?} {:?} {}", settings.dynamics, engine.precision());
     let outcome = match &kept {
         Some(kept) => kept.run(&driver, engine.as_mut(), &named, args.resume, &mut display),
         None => driver.run(engine.as_mut(), None, &mut display),

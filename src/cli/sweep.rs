@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 
 use qcs::methods::Kind;
+use qcs::output::Report;
 use qcs::reconstruct::Progress;
 use qcs::run::{Found, Hooks, MeasureConfig, Run};
 use qcs::sweep::{Collected, Ended, Materials, Point, Sweep, Watcher, claim, execute, flat_keys, value_of};
@@ -246,7 +247,9 @@ fn dry_run(sweep: &Sweep, out: &Path, global: &Global) -> Result<Vec<String>> {
             Ok(folder) => {
                 folders.push(folder.path().to_path_buf());
                 match folder.find()? {
-                    Found::Finished(_) => ("done".to_owned(), String::new()),
+                    Found::Finished(_) if Report::read_json(&folder.metrics_json()).is_ok() => {
+                        ("done".to_owned(), String::new())
+                    }
                     found => {
                         let key = format!("{:?}", point.cost_key());
                         let seconds = match trials.get(&key) {

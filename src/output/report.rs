@@ -180,7 +180,7 @@ impl Report {
             ));
         }
         for image in report.images.iter_mut().filter(|image| image.exact) {
-            image.psnr = Some(f64::INFINITY);
+            (image.psnr, image.psnr_scaled) = (Some(f64::INFINITY), Some(f64::INFINITY));
         }
         Ok(report)
     }

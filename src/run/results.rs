@@ -20,8 +20,17 @@ struct Shown {
     key: &'static str,
     title: &'static str,
     estimates: Images,
-    estimates_mean: bool,
+    own: bool,
     deviations: Option<Images>,
+}
+
+/// What stands above a method's images: a mean of chains is called so.
+fn heading(title: &str, chains: usize, own: bool) -> String {
+    if chains > 1 && !own {
+        format!("{title}, mean of {chains}")
+    } else {
+        title.to_owned()
+    }
 }
 
 impl Results {
@@ -40,7 +49,7 @@ impl Results {
                 key: brought.kind.key(),
                 title: brought.kind.title(),
                 estimates: brought.estimates,
-                estimates_mean: brought.estimates_mean,
+                own: brought.own,
                 // A method that draws nothing has none to show.
                 deviations: brought
                     .deviations
@@ -84,9 +93,9 @@ impl Results {
         }
         for one in &self.shown {
             series.push(Series {
-                title: match (run.config.chains, &one.deviations) {
-                    (chains, Some(_)) if !one.estimates_mean => format!("{}, mean of {chains}", one.title),
-                    _ => one.title.to_owned(),
+                title: match &one.deviations {
+                    Some(_) => heading(one.title, run.config.chains, one.own),
+                    None => one.title.to_owned(),
                 },
                 // Of one image the caption says it.
                 note: self
@@ -126,5 +135,17 @@ impl Results {
             (None, None) => None,
         };
         own.take(count).map(caption).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_of_chains_is_called_so_and_an_estimate_of_the_methods_own_is_not() {
+        assert_eq!(heading("QCS-SGM", 3, false), "QCS-SGM, mean of 3");
+        assert_eq!(heading("QCS-SGM", 1, false), "QCS-SGM");
+        assert_eq!(heading("turbo", 3, true), "turbo");
     }
 }

@@ -23,9 +23,9 @@ pub(super) struct Brought {
     pub states: usize,
     /// The first estimates, for the grid
     pub estimates: Images,
-    /// Whether the method estimates the mean itself, rather than by its chains
-    pub estimates_mean: bool,
-    /// Their deviations over the chains
+    /// Whether the estimates are the method's own, rather than means over the chains
+    pub own: bool,
+    /// Deviations over the chains
     pub deviations: Option<Images>,
 }
 
@@ -65,7 +65,7 @@ impl<'a> MethodWriter<'a> {
                 seconds: 0.0,
                 states: 0,
                 estimates: none(),
-                estimates_mean: false,
+                own: false,
                 deviations: (chains > 1).then(none),
             },
         })
@@ -98,9 +98,9 @@ impl<'a> MethodWriter<'a> {
         if let Some(truth) = &truth {
             brought.tally.add(&samples.states, truth);
         }
+        brought.own |= samples.estimate.is_some();
         brought.seconds += samples.seconds;
         brought.states += samples.states.count();
-        brought.estimates_mean = samples.estimate.is_some();
         let shown = MOST_IN_GRID.saturating_sub(self.done).min(estimates.count());
         let n = shown * estimates.shape.len();
         brought.estimates.data.extend_from_slice(&estimates.data[..n]);

@@ -166,14 +166,22 @@ fn execute_point(
     let folder = materials.folder(point, out)?;
     // Files of a point that cannot be read are made again: nobody but a sweep writes them.
     let found = folder.find().unwrap_or(Found::Other);
-    if matches!(found, Found::Finished(_)) && Report::read_json(&folder.metrics_json()).is_ok() {
-        return Ok(Ended::There);
+    let mut damage = None;
+    if matches!(found, Found::Finished(_)) {
+        match Report::read_json(&folder.metrics_json()) {
+            Ok(_) => return Ok(Ended::There),
+            Err(error) => damage = Some(error),
+        }
     }
     let run = Run::load_sharing(point.config()?, engine, &mut materials.shared)?;
     if !matches!(&found, Found::Unfinished(config) if *config == run.config) {
         folder.claim(&run.config, true)?;
     }
-    let results = run.execute(engine, &folder, watcher.begin(index, point, &run));
+    let hooks = watcher.begin(index, point, &run);
+    if let Some(error) = damage {
+        hooks.note(&format!("{error}; the point is run again"));
+    }
+    let results = run.execute(engine, &folder, hooks);
     let written = results.and_then(|results| {
         results.write(&run, &folder)?;
         folder.remove_checkpoints()?;

@@ -107,8 +107,8 @@ fn a_run_that_is_stopped_twice_and_killed_once_ends_with_the_same_bits() {
     a_moment();
     assert_eq!(run.signal("KILL").code, None);
 
-    // The command as it was first typed, and --resume.
-    place.succeeds(&format!("{LONG} --out run --resume --quiet"));
+    // The command as it was first typed, and --resume; the batch changes no result.
+    place.succeeds(&format!("{LONG} --out run --resume --batch 2 --quiet"));
     for file in [
         "diag/samples.npy",
         "ep/samples.npy",
@@ -198,7 +198,7 @@ fn drawing_from_the_prior_goes_on_after_a_signal_to_the_same_bits() {
     place
         .run(&other)
         .refuses(&other, 3, &["sheet.png.checkpoint", "other settings"]);
-    place.succeeds(&format!("{line} --resume --quiet"));
+    place.succeeds(&format!("{line} --resume --batch 3 --quiet"));
     assert!(place.read("s.npy") == place.read("whole.npy"), "other samples");
     assert!(place.read("sheet.png") == place.read("whole.png"));
     assert!(!place.path("sheet.png.checkpoint").exists());

@@ -169,6 +169,23 @@ fn a_sweep_is_one_at_a_time_heals_a_point_and_lists_every_file() {
         );
         assert!(std::fs::metadata(point.join(broken)).unwrap().len() > 10, "{broken}");
     }
+    // One digit is another: only the checksum tells.
+    let whole = std::fs::read_to_string(point.join("metrics.json")).unwrap();
+    let at = whole.find("\"consistency\": 0.").unwrap() + "\"consistency\": 0.".len();
+    let digit = if whole.as_bytes()[at] == b'7' { "8" } else { "7" };
+    let mut damaged = whole.clone();
+    damaged.replace_range(at..=at, digit);
+    std::fs::write(point.join("metrics.json"), damaged).unwrap();
+    let ran = place.succeeds(line);
+    assert!(ran.stderr.contains("its checksum is another"), "{}", ran.stderr);
+    let metrics = |text: &str| {
+        let mut json: serde_json::Value = serde_json::from_str(text).unwrap();
+        json["methods"][0]["seconds"] = 0.into();
+        json["checksum"] = 0.into();
+        json
+    };
+    let again = std::fs::read_to_string(point.join("metrics.json")).unwrap();
+    assert_eq!(metrics(&again), metrics(&whole));
     place.write(
         "a.toml",
         "images = \"nowhere\"\nmodel = \"model.safetensors\"\nmeasurements = 8\nbits = 2\nstep = 0.5\nlevels = 3\n",

@@ -154,7 +154,7 @@ fn photographs_of_any_size_are_cut_and_made_smaller() {
     let own = place.succeeds("eval run --json").json();
     let named = place.succeeds("eval run --truth photos --json").json();
     assert_eq!(own["images"], named["images"]);
-    place.succeeds(&format!("run --config run/config.toml --out again --quiet"));
+    place.succeeds("run --config run/config.toml --out again --quiet");
     assert!(place.read("run/ep/samples.npy") == place.read("again/ep/samples.npy"));
     let line = "run p.safetensors --crop 8 --model model.safetensors --out none";
     place.run(line).refuses(line, 2, &["--crop is about measuring images"]);

@@ -34,6 +34,40 @@ fn settings_of_measurements_are_not_offered_where_there_are_none() {
         let line = format!("sample --model model.safetensors --count 1 --levels 2 -o sheet.png {flag}");
         place.run(&line).refuses(&line, 2, &["a prior alone has none"]);
     }
+    let help = place.succeeds("sample --help").stdout;
+    for flag in ["--xi", "--gamma", "--ep-iters", "--ep-rule"] {
+        assert!(!help.contains(flag), "{flag} changes nothing:\n{help}");
+    }
+    assert!(help.contains("--step-scale") && place.succeeds("run --help").stdout.contains("--ep-iters"));
+}
+
+#[test]
+fn a_shape_that_is_not_the_models_own_is_taken_and_told_of_by_every_command() {
+    let place = Place::new();
+    for line in [
+        "sample --model model.safetensors --shape 1,12,8 --count 1 --levels 2 -o a.png",
+        "sample --shape 1,32,32 --count 1 --levels 2 -o b.png",
+        "info --model model.safetensors --shape 1,12,8",
+        "info --shape 1,32,32",
+    ] {
+        let ran = place.succeeds(line);
+        assert!(
+            ran.stderr.contains("the prior was trained at"),
+            "{line}: {}",
+            ran.stderr
+        );
+    }
+    place.succeeds("measure images.npy -o p.safetensors -m 12 --bits 2 --step 0.5");
+    let run = "run p.safetensors --model model.safetensors --levels 3 --pictures none --out";
+    let same = place.succeeds(&format!("{run} same --shape 1,8,8"));
+    assert!(!same.stderr.contains("was trained at"), "{}", same.stderr);
+    for line in [
+        format!("{run} other --shape 1,4,16"),
+        format!("{run} channels --shape 3,8,8"),
+    ] {
+        let ran = place.run(&line);
+        assert!(matches!(ran.code, Some(2 | 3)), "{line}: {}", ran.stderr);
+    }
 }
 
 #[test]
@@ -77,5 +111,10 @@ fn a_problem_is_described_and_not_the_prior_that_nobody_named() {
     );
     let info = place.succeeds("info --problem p.safetensors --json").json();
     assert!(info["model"]["shape"] == "1,28,28", "{info}");
+    let text = place.succeeds("info --problem p.safetensors").stdout;
+    assert!(text.starts_with("problem"), "{text}");
+    place.succeeds("measure bundled:digits --matrix dct -m 50% --count 1 -o dct.safetensors");
+    let info = place.succeeds("info dct.safetensors --json").json();
+    assert!(info["problem"]["measurements"] == 392, "{info}");
     assert_eq!(IMAGE.channels, 1);
 }
