@@ -6,7 +6,6 @@ use qcs::bundled;
 use qcs::engine::cpu::CpuEngine;
 use qcs::likelihood::{Diag, Ep, Likelihood};
 use qcs::methods::{likelihood_score, prior_score};
-use qcs::prior::Prior;
 use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
 
 fn main() -> qcs::Result<()> {
@@ -14,7 +13,7 @@ fn main() -> qcs::Result<()> {
     let mut engine = CpuEngine::new(0);
 
     // The prior score points from a noisy image to what the network believes in.
-    let prior = Prior::shipped()?;
+    let prior = qcs::Prior::shipped()?;
     for beta in [10.0, 1.0, 0.1] {
         let score = prior_score(&mut engine, &prior, &images, beta)?;
         println!("beta = {beta:5}: prior score of norm {:.1}", norm(score.image(0)));
@@ -22,17 +21,15 @@ fn main() -> qcs::Result<()> {
 
     // The likelihood score points to where the measurements are met. With orthogonal rows the diagonal is exact, and
     // both methods agree; with an ill-conditioned A they do not.
-    let simulation = Simulation::default();
     for ensemble in [Ensemble::RowOrthogonal, Ensemble::IllConditioned { kappa: 1000.0 }] {
-        let problem = Problem::simulate(images.clone(), Sensing::Drawn { ensemble, m: 100 }, &simulation)?;
+        let sensing = Sensing::Drawn { ensemble, m: 100 };
+        let problem = Problem::simulate(images.clone(), sensing, &Simulation::default())?;
         let x = vec![0.5; images.data.len()];
         let mut score = |likelihood| likelihood_score(&mut engine, &likelihood, &problem, &x, 1, 1.0, &mut |_| {});
         let (ep, diag) = (score(Likelihood::Ep(Ep::default()))?, score(Likelihood::Diag(Diag))?);
         let difference: Vec<f32> = ep.iter().zip(&diag).map(|(a, b)| a - b).collect();
-        println!(
-            "{ensemble:?}: EP and diagonal differ by {:.1e} of the norm",
-            norm(&difference) / norm(&ep)
-        );
+        let share = norm(&difference) / norm(&ep);
+        println!("{ensemble:?}: EP and diagonal differ by {share:.1e} of the norm");
     }
     Ok(())
 }

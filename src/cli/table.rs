@@ -48,9 +48,7 @@ pub fn report(report: &Report, images: usize) -> String {
                 .is_some_and(|(best, own)| best.mean > own.mean + 0.1)
         };
         if report.methods.iter().any(scaled) {
-            rows.push(row("PSNR, best scale", &report.methods, |m| {
-                mean(&m.psnr_scaled, 2, " dB")
-            }));
+            rows.push(row("scaled PSNR", &report.methods, |m| mean(&m.psnr_scaled, 2, " dB")));
         }
         rows.push(row("SSIM", &report.methods, |m| mean(&m.ssim, 3, "")));
     }

@@ -40,6 +40,35 @@ fn the_network_of_the_shipped_priors_can_be_measured_too() {
 }
 
 #[test]
+fn without_a_preset_a_model_is_measured_at_any_size() {
+    let place = Place::new();
+    let rows = |line: &str| -> Vec<serde_json::Value> {
+        let ran = place.succeeds(&format!(
+            "bench {line} --batch 1 --device cpu -r 1 --warm-up 0 --json --quiet"
+        ));
+        ran.stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let own = rows("");
+    assert_eq!((own.len(), &own[0]["network"]), (1, &"bundled:mnist".into()));
+    assert_eq!(
+        (&own[0]["preset"], &own[0]["ngf"]),
+        (&"mnist".into(), &serde_json::Value::Null)
+    );
+    let photo = rows("forward products turbo --model bundled:photo --shape 3,18,22");
+    let names: Vec<&serde_json::Value> = photo.iter().map(|row| &row["name"]).collect();
+    assert_eq!(names, ["forward", "turbo"]);
+    assert_eq!(
+        (&photo[1]["preset"], &photo[1]["measurements"]),
+        (&"none".into(), &594.into())
+    );
+    let line = "bench --model bundled:photo --ngf 8";
+    place.run(line).refuses(line, 2, &["--ngf"]);
+}
+
+#[test]
 fn every_part_can_be_measured_and_shown_as_a_table_or_csv() {
     let place = Place::new();
     let line = "bench all --preset mnist --ngf 4 --batch 2 -m 20 --levels 1 --device cpu -r 1 --warm-up 0 --quiet";

@@ -69,7 +69,7 @@ fn an_image_does_not_depend_on_the_units_of_the_problem_by_any_method() {
     let place = baselines::place(|_, _| {});
     turbo::with_table(&place, |_, _| {});
     place.succeeds("measure images.npy -o problem.safetensors -m 60 --bits 1 --seed 7");
-    let methods = ["ep", "diag", "turbo", "bipg", "oneshot"];
+    let methods = ["ep", "diag", "turbo", "bipg", "oneshot", "linear"];
     let run = |name: &str| {
         place.succeeds(&format!(
             "run {name}.safetensors --out {name} --model model.safetensors --generator vae.safetensors --method {} \

@@ -6,20 +6,77 @@ use qcs::engine::{Constants, Engine, Products, State};
 use qcs::likelihood::{Diag, Ep, Likelihood};
 use qcs::methods::langevin::LangevinSettings;
 use qcs::methods::turbo::TurboSettings;
-use qcs::methods::{Algorithm, Given, Preset, QcsSgmPlus, ScorePlan, Turbo};
+use qcs::methods::{Algorithm, Given, PRESETS, Preset, QcsSgmPlus, ScorePlan, Turbo};
 use qcs::plan::{Contents, Plan, PlanBuilder, ProductOp, Program, SamplerOp, Step, TensorId};
 use qcs::prior::{Denoiser, Prior, Schedule, UNet};
-use qcs::problem::{Ensemble, Problem, Sensing, Simulation};
+use qcs::problem::{Ensemble, Measurements, Problem, Sensing, Simulation, Structure};
 use qcs::reconstruct::{Driver, Outcome, Unobserved};
 use qcs::{Error, ImageShape, Images, Result};
 
 use super::{Architecture, What};
+use crate::cli::flags::ModelFlags;
+
+/// What is measured: a model, or a network with random weights.
+pub struct Subject {
+    /// The paper's settings for its images; for images of another shape, with half as many measurements as values
+    pub preset: Preset,
+    /// The model's name, or the kind of network
+    pub network: String,
+    /// The width of a random network
+    pub ngf: Option<usize>,
+    what: Weights,
+}
+
+enum Weights {
+    Random(Architecture, usize),
+    Model(ModelFlags),
+}
+
+/// Where no preset has images of that shape, what is said of the preset.
+const NO_PRESET: &str = "none";
+
+impl Subject {
+    pub fn random(preset: Preset, network: Architecture, ngf: usize) -> Self {
+        Self {
+            preset,
+            network: network.name().to_owned(),
+            ngf: Some(ngf),
+            what: Weights::Random(network, ngf),
+        }
+    }
+
+    pub fn of_model(name: String, prior: &Prior, model: ModelFlags) -> Self {
+        let image = prior.image();
+        let other = || Preset {
+            name: NO_PRESET,
+            channels: image.channels,
+            measurements: image.len().div_ceil(2),
+            ..PRESETS[PRESETS.len() - 1]
+        };
+        Self {
+            preset: Preset::of_shape(image).copied().unwrap_or_else(other),
+            network: name,
+            ngf: None,
+            what: Weights::Model(model),
+        }
+    }
+
+    /// The prior, knowing enough of itself for turbo.
+    pub fn prior(&self) -> Result<Prior> {
+        let prior = match &self.what {
+            Weights::Random(Architecture::Ncsnv2, ngf) => Prior::random_of_width(*ngf, self.preset.image(), 0),
+            Weights::Random(Architecture::Unet, ngf) => Prior::random(UNet::of_width(*ngf, self.preset.image()), 0),
+            Weights::Model(model) => model.load()?.1,
+        };
+        let table = denoiser(prior.image());
+        prior.with_denoiser(table)
+    }
+}
 
 /// One combination of the lists.
-pub struct Setting {
-    pub preset: &'static Preset,
-    pub network: Architecture,
-    pub ngf: usize,
+pub struct Setting<'a> {
+    pub subject: &'a Subject,
+    pub prior: &'a Prior,
     pub batch: usize,
     pub measurements: usize,
     pub levels: usize,
@@ -39,7 +96,7 @@ pub struct Timing {
     pub steps: Option<usize>,
 }
 
-impl Setting {
+impl Setting<'_> {
     /// Times every part and hands it to `report` at once.
     pub fn run(
         &self,
@@ -47,26 +104,23 @@ impl Setting {
         engine: &mut dyn Engine,
         report: &mut dyn FnMut(Timing) -> Result<()>,
     ) -> Result<()> {
-        let image = self.preset.image();
-        let prior = match self.network {
-            Architecture::Ncsnv2 => Prior::random_of_width(self.ngf, image, 0),
-            Architecture::Unet => Prior::random(UNet::of_width(self.ngf, image), 0),
-        };
-        let prior = prior.with_denoiser(denoiser(image))?;
+        let (prior, image) = (self.prior, self.prior.image());
         let measured = whats.iter().any(|what| !matches!(what, What::Forward | What::Langevin));
         let problem = measured.then(|| self.problem(image)).transpose()?;
         for &what in whats {
             let timings = match (what, &problem) {
-                (What::Forward, _) => vec![self.forward(engine, &prior)?],
+                (What::Forward, _) => vec![self.forward(engine, prior)?],
                 (What::Langevin, _) => vec![self.langevin(engine, image)?],
                 (What::Ep, Some(problem)) => {
                     vec![self.likelihood(engine, problem, what, &Likelihood::Ep(Ep::default()))?]
                 }
                 (What::Diag, Some(problem)) => vec![self.likelihood(engine, problem, what, &Likelihood::Diag(Diag))?],
+                // An operator without a matrix has no U to multiply by.
+                (What::Products, Some(problem)) if problem.a().matrix().is_none() => Vec::new(),
                 (What::Products, Some(problem)) => self.rotations(engine, problem)?,
-                (What::Step, Some(problem)) => vec![self.step(engine, &prior, problem)?],
-                (What::Turbo, Some(problem)) => vec![self.turbo(engine, &prior, problem)?],
-                (What::Run, Some(problem)) => vec![self.reconstruct(engine, &prior, problem)?],
+                (What::Step, Some(problem)) => vec![self.step(engine, prior, problem)?],
+                (What::Turbo, Some(problem)) => vec![self.turbo(engine, prior, problem)?],
+                (What::Run, Some(problem)) => vec![self.reconstruct(engine, prior, problem)?],
                 _ => unreachable!("a list of parts, and a problem wherever one is measured"),
             };
             timings.into_iter().try_for_each(&mut *report)?;
@@ -74,26 +128,32 @@ impl Setting {
         Ok(())
     }
 
-    /// One bit, kappa = 1000, the hardest of the paper's.
+    /// One bit, kappa = 1000, the hardest of the paper's; for images that it does not have, Hadamard.
     fn problem(&self, image: ImageShape) -> Result<Problem> {
         let simulation = Simulation {
             sigma: 0.05,
             bits: 1,
             step: None,
-            mean_square: self.preset.mean_square,
+            mean_square: self.subject.preset.mean_square,
             dither: false,
             seed: 0,
         };
-        let sensing = Sensing::Drawn {
-            ensemble: Ensemble::IllConditioned { kappa: 1000.0 },
-            m: self.measurements,
+        let sensing = match self.subject.preset.name {
+            NO_PRESET => {
+                let count = Some(Measurements::Count(self.measurements));
+                Sensing::Given(Structure::Hadamard.draw(image, count, 0)?)
+            }
+            _ => Sensing::Drawn {
+                ensemble: Ensemble::IllConditioned { kappa: 1000.0 },
+                m: self.measurements,
+            },
         };
         let images = Images::new(image, vec![0.5; self.batch * image.len()]);
         Problem::simulate(images, sensing, &simulation)
     }
 
     fn settings(&self) -> Result<LangevinSettings> {
-        QcsSgmPlus::of_preset(self.preset).settings(Likelihood::default())
+        QcsSgmPlus::of_preset(&self.subject.preset).settings(Likelihood::default())
     }
 
     fn forward(&self, engine: &mut dyn Engine, prior: &Prior) -> Result<Timing> {

@@ -6,24 +6,25 @@ mod report;
 use clap::{Args, ValueEnum};
 
 use qcs::engine::{self, Device, Precision};
-use qcs::methods::Preset;
+use qcs::methods::{PRESETS, Preset};
 use qcs::{Error, Result};
 
 use super::Global;
-use cases::Setting;
+use super::flags::ModelFlags;
+use cases::{Setting, Subject};
 use report::{Format, Reporter};
 
 /// Measure how fast this machine computes
 #[derive(Args)]
 #[command(
-    long_about = "Times the parts of the sampler, with random weights and a simulated problem, for every combination of \
-                  the given lists: mean and standard deviation over repetitions after a warm-up. Lists are separated by \
-                  commas.",
+    long_about = "Times the parts of a reconstruction on a simulated problem: of a model, the bundled prior unless --model names \
+                  another, or of networks with random weights, for every combination of the given lists. Mean and standard \
+                  deviation over repetitions after a warm-up. Lists are separated by commas.",
     after_help = "Examples:
-  qcs bench                                                       the forward pass of the three presets
+  qcs bench                                                       the forward pass of the bundled prior
+  qcs bench forward turbo --model bundled:photo --shape 3,256,256 --batch 1
   qcs bench forward --preset cifar10 --ngf 128 --batch 8 --device cpu --json
   qcs bench all --preset mnist --ngf 24,128 --batch 1,8           every part
-  qcs bench forward --preset mnist --network unet --ngf 48        the default prior's network
   qcs bench products --preset cifar10 --batch 1,8 --device cuda   our kernel and cuBLAS
   qcs bench step --device cpu,cuda --precision fp32,fp16 --csv    two devices"
 )]
@@ -31,24 +32,21 @@ pub struct BenchArgs {
     /// What to measure
     #[arg(value_name = "WHAT", value_enum, num_args = 0.., default_value = "forward")]
     what: Vec<What>,
-    /// Presets: mnist, cifar10, celeba
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "mnist,cifar10,celeba"
-    )]
+    #[command(flatten)]
+    model: ModelFlags,
+    /// Networks with random weights for these presets: mnist, cifar10, celeba [default: all, if --network or --ngf is given]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["model", "shape"])]
     preset: Vec<String>,
-    /// The network: the paper's, or the default prior's
-    #[arg(long, value_enum, default_value_t)]
-    network: Architecture,
-    /// Widths of the network
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "128")]
+    /// Their kind: the paper's, or the bundled prior's [default: ncsnv2]
+    #[arg(long, value_enum, conflicts_with_all = ["model", "shape"])]
+    network: Option<Architecture>,
+    /// Their widths [default: 128]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["model", "shape"])]
     ngf: Vec<usize>,
     /// Batch sizes
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "8")]
     batch: Vec<usize>,
-    /// Measurements M [default: the preset's]
+    /// Measurements M [default: the preset's; half as many as values where no preset has images of that shape]
     #[arg(long, short = 'm', value_name = "M")]
     measurements: Option<usize>,
     /// Noise levels of `run`, out of the preset's
@@ -151,8 +149,7 @@ pub fn bench(args: &BenchArgs, global: &Global) -> Result<()> {
     if args.repetitions == 0 || args.levels == 0 {
         return Err(Error::usage("--repetitions and --levels must be at least 1"));
     }
-    let presets = args.preset.iter().map(|name| Preset::find(name));
-    let presets = presets.collect::<Result<Vec<_>>>()?;
+    let subjects = args.subjects()?;
     let whats = if args.what.contains(&What::All) {
         What::PARTS.to_vec()
     } else {
@@ -174,29 +171,57 @@ pub fn bench(args: &BenchArgs, global: &Global) -> Result<()> {
             }
             opened.engine.choose_products(global.products());
             let peak = opened.engine.peak_gflops();
-            for preset in &presets {
-                for &ngf in &args.ngf {
-                    for &batch in &args.batch {
-                        let setting = Setting {
-                            preset,
-                            network: args.network,
-                            ngf,
-                            batch,
-                            measurements: args.measurements.unwrap_or(preset.measurements),
-                            levels: args.levels.min(preset.levels),
-                            repetitions: args.repetitions,
-                            warm_up: args.warm_up,
-                            products: global.products(),
-                        };
-                        setting.run(&whats, opened.engine.as_mut(), &mut |timing| {
-                            reporter.report(&setting, &device, precision, timing, peak)
-                        })?;
-                    }
+            for subject in &subjects {
+                let prior = subject.prior()?;
+                for &batch in &args.batch {
+                    let setting = Setting {
+                        subject,
+                        prior: &prior,
+                        batch,
+                        measurements: args.measurements.unwrap_or(subject.preset.measurements),
+                        levels: args.levels.min(subject.preset.levels),
+                        repetitions: args.repetitions,
+                        warm_up: args.warm_up,
+                        products: global.products(),
+                    };
+                    setting.run(&whats, opened.engine.as_mut(), &mut |timing| {
+                        reporter.report(&setting, &device, precision, timing, peak)
+                    })?;
                 }
             }
         }
     }
     reporter.finish()
+}
+
+impl BenchArgs {
+    /// The model, or a random network for each preset and width.
+    fn subjects(&self) -> Result<Vec<Subject>> {
+        if self.preset.is_empty() && self.network.is_none() && self.ngf.is_empty() {
+            let (name, prior) = self.model.load()?;
+            return Ok(vec![Subject::of_model(name, &prior, self.model.clone())]);
+        }
+        let presets: Vec<&Preset> = match self.preset.is_empty() {
+            true => PRESETS.iter().collect(),
+            false => self
+                .preset
+                .iter()
+                .map(|name| Preset::find(name))
+                .collect::<Result<_>>()?,
+        };
+        let network = self.network.unwrap_or_default();
+        let ngf = if self.ngf.is_empty() {
+            vec![128]
+        } else {
+            self.ngf.clone()
+        };
+        let of = |preset: &Preset| {
+            ngf.iter()
+                .map(|&ngf| Subject::random(*preset, network, ngf))
+                .collect::<Vec<_>>()
+        };
+        Ok(presets.into_iter().flat_map(of).collect())
+    }
 }
 
 /// A list of devices; a number after a comma belongs to the GPUs before it.

@@ -20,7 +20,8 @@ pub enum Format {
 struct Row {
     name: &'static str,
     preset: &'static str,
-    ngf: usize,
+    /// Of a network with random weights
+    ngf: Option<usize>,
     batch: usize,
     device: String,
     precision: String,
@@ -36,7 +37,7 @@ struct Row {
     images_per_second: Option<f64>,
     measurements: usize,
     repetitions: usize,
-    network: &'static str,
+    network: String,
 }
 
 /// Prints a line for each timing, as soon as it is there.
@@ -61,11 +62,12 @@ impl Reporter {
         let (mean, deviation) = mean_and_deviation(&timing.seconds);
         let gflops = timing.flops as f64 / mean / 1e9;
         let steps_per_second = timing.steps.map(|steps| steps as f64 / mean);
-        let whole = (setting.preset.levels * setting.preset.steps_per_level) as f64;
+        let preset = &setting.subject.preset;
+        let whole = (preset.levels * preset.steps_per_level) as f64;
         let row = Row {
             name: timing.name,
-            preset: setting.preset.name,
-            ngf: setting.ngf,
+            preset: preset.name,
+            ngf: setting.subject.ngf,
             batch: setting.batch,
             device: device.to_string(),
             precision: precision.to_string(),
@@ -77,7 +79,7 @@ impl Reporter {
             images_per_second: steps_per_second.map(|rate| rate * setting.batch as f64 / whole),
             measurements: setting.measurements,
             repetitions: setting.repetitions,
-            network: setting.network.name(),
+            network: setting.subject.network.clone(),
         };
         let text = match self.format {
             Format::JsonLines => to_json(&row)?,
@@ -101,18 +103,19 @@ impl Reporter {
 
     fn markdown(&self, row: &Row) -> String {
         let or_dash = |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
-        let width = match row.network {
-            "ncsnv2" => row.ngf.to_string(),
-            other => format!("{other} {}", row.ngf),
+        let network = match (row.network.as_str(), row.ngf) {
+            ("ncsnv2", Some(ngf)) => ngf.to_string(),
+            (other, Some(ngf)) => format!("{other} {ngf}"),
+            (model, None) => model.to_owned(),
         };
-        let head = "| test | preset | ngf | batch | device | precision | ms | GFLOP/s | of peak | steps/s | images/s |\n\
+        let head = "| test | preset | network | batch | device | precision | ms | GFLOP/s | of peak | steps/s | images/s |\n\
                     |---|---|---:|---:|---|---|---:|---:|---:|---:|---:|\n";
         format!(
             "{}| {} | {} | {} | {} | {} | {} | {:.3} ± {:.3} | {:.1} | {} | {} | {} |",
             if self.rows == 0 { head } else { "" },
             row.name,
             row.preset,
-            width,
+            network,
             row.batch,
             row.device,
             row.precision,
@@ -137,7 +140,7 @@ impl Reporter {
             if self.rows == 0 { head } else { "" },
             row.name,
             row.preset,
-            row.ngf,
+            row.ngf.map_or(String::new(), |ngf| ngf.to_string()),
             row.batch,
             row.device,
             row.precision,
@@ -147,8 +150,16 @@ impl Reporter {
             or_empty(row.images_per_second),
             row.measurements,
             row.repetitions,
-            row.network,
+            quoted(&row.network),
         )
+    }
+}
+
+/// A field of a line of CSV: a path may hold a comma.
+fn quoted(field: &str) -> String {
+    match field.contains([',', '"']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.to_owned(),
     }
 }
 
