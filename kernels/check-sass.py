@@ -4,8 +4,8 @@
     kernels/check-sass.py            write kernels/RESOURCES.md
     kernels/check-sass.py --check    compare with the committed file instead
 
-Fails if a kernel spills registers or keeps anything in local memory, or if a convolution with tiles of 128 × 128
-falls below the limits in `complaints`.
+Fails if a kernel spills registers or keeps anything in local memory, or if a convolution falls below the limits in `complaints`. Of the
+loops on tensor cores it reads ptxas' control codes too: what the stall counts add up to, and which loads a product waits for.
 Needs ptxas 12.9 (the wheel nvidia-cuda-nvcc-cu12 12.9.86) and cuobjdump (the wheel triton 3.4.0; later ones no longer
 know sm_70), on the PATH or named by QCS_PTXAS and QCS_CUOBJDUMP. nvdisasm must stand beside cuobjdump.
 """
@@ -85,28 +85,62 @@ def disassemble(cuobjdump, cubin):
     return dict(zip(parts[1::2], parts[2::2]))
 
 
+# An instruction, and its two words: the control code is the upper word from bit 41 on.
+INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+([^;]+);\s*/\* 0x[0-9a-f]{16} \*/\s*/\* 0x([0-9a-f]{16}) \*/")
+# Cycles that a matrix instruction takes the tensor cores of a quarter of a multiprocessor.
+TENSOR_CYCLES = {"884": 2, "16816": 8, "1688": 8}
+
+
+class Instruction:
+    def __init__(self, address, text, upper):
+        control = int(upper, 16) >> 41
+        self.address, self.text = int(address, 16), text.strip()
+        self.opcode = re.sub(r"^@!?U?P\w+ ", "", self.text).split()[0]
+        # Cycles until the warp's next instruction, the scoreboard that the result signals (7: none), those that are waited for.
+        self.stall, self.signals = control & 15, control >> 5 & 7
+        self.awaits = [board for board in range(6) if control >> 11 + board & 1]
+
+
 def inner_loop(text):
     """Of the loop with the most arithmetic: which instruction, how many of them, of how many instructions, and the loads
-    from shared memory."""
-    code = [(int(a, 16), i) for a, i in re.findall(r"/\*([0-9a-f]{4,})\*/\s+([^;]+);", text)]
-    place = {address: n for n, (address, _) in enumerate(code)}
+    from shared memory; of one on tensor cores also its schedule."""
+    code = [Instruction(*found) for found in INSTRUCTION.findall(text)]
+    place = {instruction.address: n for n, instruction in enumerate(code)}
     best = None
-    for n, (_, instruction) in enumerate(code):
-        jump = re.search(r"BRA (?:`\(\.L\w+\)|0x([0-9a-f]+))", instruction)
+    for n, instruction in enumerate(code):
+        jump = re.search(r"BRA (?:`\(\.L\w+\)|0x([0-9a-f]+))", instruction.text)
         target = place.get(int(jump[1], 16)) if jump and jump[1] else None
         if target is None or target >= n:
             continue
-        opcodes = [re.sub(r"^@!?U?P\w+ ", "", i).split()[0] for _, i in code[target : n + 1]]
+        body = code[target : n + 1]
         for work in WORK:
-            count = sum(o.split(".")[0] == work for o in opcodes)
+            count = sum(i.opcode.split(".")[0] == work for i in body)
             if count and (best is None or count > best["count"]):
                 best = {
                     "work": work,
                     "count": count,
-                    "of": sum(o != "NOP" for o in opcodes),
-                    "shared": sum(o.startswith("LDS") for o in opcodes),
+                    "of": sum(i.opcode != "NOP" for i in body),
+                    "shared": sum(i.opcode.startswith("LDS") for i in body),
+                    "body": body,
                 }
+    if best and best["work"] == "HMMA":
+        best |= schedule(best["body"])
     return best
+
+
+def schedule(body):
+    """Of a loop on tensor cores: the cycles of its matrix instructions, the sum of its stall counts, and how many instructions before
+    the product that waits for it the nearest load stands."""
+    products = [n for n, i in enumerate(body) if i.opcode.startswith("HMMA")]
+    cycles = sum(TENSOR_CYCLES[body[n].opcode.split(".")[1]] for n in products)
+    nearest = len(body)
+    for n in products:
+        for board in body[n].awaits:
+            # The last one that signals this scoreboard, in the pass before if need be.
+            back = next((k for k in range(1, len(body)) if body[n - k].signals == board), None)
+            if back and body[n - back].opcode.startswith("LDG"):
+                nearest = min(nearest, back)
+    return {"cycles": cycles, "stalls": sum(i.stall for i in body), "ahead": nearest}
 
 
 def complaints(arch, name, kernel, loop):
@@ -116,6 +150,11 @@ def complaints(arch, name, kernel, loop):
         yield f"sm_{arch} {name}: {loop['count']} FFMA of {loop['of']} instructions"
     if name.startswith(("conv_f16", "conv_tf32")) and loop["shared"]:
         yield f"sm_{arch} {name}: {loop['shared']} loads from shared memory in a loop that should have none"
+    if name.startswith(("conv_f16", "conv_tf32")) and name.endswith("64x64"):
+        if loop["stalls"] > 1.25 * loop["cycles"]:
+            yield f"sm_{arch} {name}: stall counts of {loop['stalls']} for {loop['cycles']} cycles of the tensor cores"
+        if loop["ahead"] < 40:
+            yield f"sm_{arch} {name}: a product waits for a load {loop['ahead']} instructions before it"
     if "128x128" in name and occupancy(arch, kernel)[0] < 2:
         yield f"sm_{arch} {name}: {occupancy(arch, kernel)[0]} block per multiprocessor"
 
@@ -133,6 +172,8 @@ def table(arch, rows):
         if loop and loop["count"] >= 8:
             inner = f"{loop['count']} {loop['work']} of {loop['of']} ({loop['count'] / loop['of']:.0%})"
             inner += f", {loop['shared']} shared loads" if loop["shared"] else ""
+            if "stalls" in loop:
+                inner += f"; stalls {loop['stalls']} for {loop['cycles']} ({loop['stalls'] / loop['cycles']:.2f}), loads {loop['ahead']} ahead"
         numbers = f"{kernel['threads']} | {kernel['registers']} | {kernel['shared']} | {blocks} | {share:.0%}"
         lines.append(f"| `{name}` | {numbers} | {inner} |")
     return lines + [""]
@@ -145,7 +186,9 @@ def main():
         "",
         "Generated by `kernels/check-sass.py` from the committed PTX with ptxas 12.9; do not edit. No kernel spills or uses",
         "local memory. *warps* is the share of a multiprocessor's warps that are resident; *inner loop* is the loop with the",
-        "most arithmetic: fused multiply-adds (FFMA, DFMA) or matrix instructions (HMMA) among all its instructions.",
+        "most arithmetic: fused multiply-adds (FFMA, DFMA) or matrix instructions (HMMA) among all its instructions. Of matrix",
+        "instructions: *stalls*, ptxas' stall counts of a pass, for the cycles that they take the tensor cores; *loads ahead*, the",
+        "instructions between a product and the nearest load that it waits for.",
         "",
     ]
     wrong = []

@@ -17,11 +17,14 @@ pub(super) const WARPS: u32 = 4;
 /// Pixels of a tile. The more they are, the fewer blocks read all weights; of the input, blocks that share it read a ninth.
 const PIXELS: u32 = 64;
 
-/// Outputs of a tile, and what it costs a multiprocessor: products, and the input that they need.
+/// Outputs of a tile, and what it costs a multiprocessor.
 #[derive(Clone, Copy, Debug)]
 struct Tile {
     outputs: u32,
+    /// A unit of one tile among several, in a fourth of a V100's cycles.
     cost: u32,
+    /// A unit of all the tiles of a multiprocessor, at least: one tile alone does not hide its loads.
+    least: u32,
     /// Names of the kernels in half precision and in TF32.
     kernels: [&'static str; 2],
 }
@@ -30,17 +33,20 @@ struct Tile {
 const TILES: [Tile; 3] = [
     Tile {
         outputs: 64,
-        cost: 40,
+        cost: 41,
+        least: 65,
         kernels: ["conv_f16_64x64", "conv_tf32_64x64"],
     },
     Tile {
         outputs: 32,
-        cost: 23,
+        cost: 27,
+        least: 62,
         kernels: ["conv_f16_64x32", "conv_tf32_64x32"],
     },
     Tile {
         outputs: 16,
-        cost: 14,
+        cost: 18,
+        least: 60,
         kernels: ["conv_f16_64x16", "conv_tf32_64x16"],
     },
 ];
@@ -129,7 +135,8 @@ fn grid(tile: Tile, rows: u32, out_blocks: u32) -> [u32; 2] {
 /// What a unit costs the busiest multiprocessor, in a fourth of a V100's cycles.
 fn unit_cost(tile: Tile, rows: u32, out_blocks: u32, multiprocessors: u32) -> u32 {
     let [x, y] = grid(tile, rows, out_blocks);
-    (x * y).div_ceil(multiprocessors.max(1)) * tile.cost
+    let of_busiest = (x * y).div_ceil(multiprocessors.max(1));
+    (of_busiest * tile.cost).max(tile.least)
 }
 
 /// The tile with which the busiest multiprocessor is done first, of equals the widest.
@@ -165,8 +172,9 @@ unsafe impl Arguments for TensorConvArgs {
             bytes <= u64::from(u32::MAX),
             "the kernels address a prepared map with 32 bits"
         );
+        let [pixels, outputs] = self.grid(self.tile());
         Launch {
-            grid: self.grid(self.tile()),
+            grid: [pixels * outputs, 1],
             threads: WARPS * 32,
         }
     }

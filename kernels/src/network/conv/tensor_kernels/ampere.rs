@@ -46,12 +46,12 @@ unsafe fn conv<const PIXEL: u32, const N: usize, const S: usize>(
 ) {
     // SAFETY: all threads come to the end.
     unsafe {
-        let lane = thread() % WARP;
+        let (lane, (of_pixels, of_outputs)) = (thread() % WARP, tile::<N>(args));
         let pixels: [Pixel; P] = core::array::from_fn(|p| {
-            let row = (block() * P as u32 + p as u32) * 8 + lane / 4;
+            let row = (of_pixels * P as u32 + p as u32) * 8 + lane / 4;
             Pixel::new::<PIXEL>(args, row, lane % 4 * 8)
         });
-        let of_weights = (block_y() * N as u32 * WARP + lane) * ROW;
+        let of_weights = (of_outputs * N as u32 * WARP + lane) * ROW;
         let mut sums = [[[0.0; 4]; N]; P];
         // Unrolled by hand: a loop would keep the sums in memory.
         macro_rules! add {
@@ -62,13 +62,15 @@ unsafe fn conv<const PIXEL: u32, const N: usize, const S: usize>(
             )* };
         }
         let mut unit = Unit::first::<PIXEL>(args);
+        // The unit to be loaded is known a pass before: its loads need not wait for its arithmetic.
+        let mut next = unit.next::<PIXEL>(args);
         let mut even = load::<N>(args, &pixels, of_weights, &unit);
         while unit.number < args.units * args.taps {
-            unit = unit.next::<PIXEL>(args);
-            let odd = load::<N>(args, &pixels, of_weights, &unit);
+            let odd = load::<N>(args, &pixels, of_weights, &next);
+            unit = next.next::<PIXEL>(args);
             add!(even: 0 1 2 3 4 5 6 7);
-            unit = unit.next::<PIXEL>(args);
             even = load(args, &pixels, of_weights, &unit);
+            next = unit.next::<PIXEL>(args);
             add!(odd: 0 1 2 3 4 5 6 7);
         }
         let squares: [[f32; 8]; S] = core::array::from_fn(|s| {
@@ -78,7 +80,7 @@ unsafe fn conv<const PIXEL: u32, const N: usize, const S: usize>(
         });
         // Of eight pixels, a lane has 2·(lane % 4) and the next of output lane / 4, and of the output 8 further.
         let place = |i: u32| (i / 4 * 8 + lane % 4 * 2 + i % 2, i / 2 % 2 * 8 + lane / 4);
-        add_up(args, N as u32, &squares, place);
+        add_up(args, (of_pixels, of_outputs), N as u32, &squares, place);
     }
 }
 

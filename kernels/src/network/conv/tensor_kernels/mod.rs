@@ -12,7 +12,7 @@ mod volta;
 use super::rounding::{Rounding, tf32};
 use super::statistics::Strip;
 use super::tensor::{TensorConvArgs, WARPS, wide};
-use crate::device::{Shared, WARP, barrier, block, block_y, divide, half_pair, launch_bounds, shared_memory, thread};
+use crate::device::{Shared, WARP, barrier, block, divide, half_pair, launch_bounds, shared_memory, thread};
 use crate::global::Global;
 use crate::launch::BLOCK;
 use crate::network::elu::elu;
@@ -82,13 +82,20 @@ impl Pixel {
     }
 }
 
+/// The tile of this block among those of pixels and those of outputs, which are `16·N` wide. Neighbouring blocks have neighbouring
+/// outputs of the same pixels: those that come to one multiprocessor, a round of all of them apart, then share weights.
+#[inline(always)]
+unsafe fn tile<const N: usize>(args: &TensorConvArgs) -> (u32, u32) {
+    // SAFETY: there are outputs.
+    unsafe { divide(block(), (args.out_blocks * BLOCK as u32).div_ceil(SQUARE * N as u32)) }
+}
+
 /// Rows and columns from the centre to a tap.
 #[inline(always)]
 fn offset(tap: u32, args: &TensorConvArgs) -> (i32, i32) {
-    if args.taps == 1 {
-        return (0, 0);
-    }
-    let (row, dilation) = (tap / 3, args.dilation as i32);
+    // A single tap is tap 0 of kernels without extent: by a select, because a branch would part the main loop.
+    let dilation = if args.taps == 1 { 0 } else { args.dilation as i32 };
+    let row = tap / 3;
     ((row as i32 - 1) * dilation, ((tap - 3 * row) as i32 - 1) * dilation)
 }
 
@@ -115,11 +122,13 @@ impl Unit {
     /// The one that follows.
     #[inline(always)]
     fn next<const PIXEL: u32>(&self, args: &TensorConvArgs) -> Self {
-        let (mut channels, mut tap) = (self.channels, self.tap + WARPS);
-        while tap >= args.taps {
-            (channels, tap) = (channels + 1, tap - args.taps);
-        }
-        Self::new::<PIXEL>(args, self.number + WARPS, channels, tap)
+        // Of nine taps, four further is over the end once at most; of one, always. No loop and no branch: loads and products
+        // find each other across it.
+        let (number, tap) = (self.number + WARPS, self.tap + WARPS);
+        let (single, over) = (args.taps == 1, u32::from(tap >= args.taps));
+        let channels = if single { number } else { self.channels + over };
+        let tap = if single { 0 } else { tap - over * args.taps };
+        Self::new::<PIXEL>(args, number, channels, tap)
     }
 
     #[inline(always)]
@@ -147,6 +156,7 @@ impl Unit {
 #[inline(always)]
 unsafe fn add_up<const S: usize>(
     args: &TensorConvArgs,
+    (of_pixels, of_outputs): (u32, u32),
     side_by_side: u32,
     sums: &[[f32; 8]; S],
     place: impl Fn(u32) -> (u32, u32),
@@ -156,7 +166,7 @@ unsafe fn add_up<const S: usize>(
     let square = |pass: u32, of_warp: u32, square: u32| {
         squares.at(((pass % 2 * WARPS + of_warp) * WARPS + square) * SQUARE * SQUARE_ROW)
     };
-    let (first_row, first_output) = (block() * (S as u32 / side_by_side), block_y() * side_by_side);
+    let (first_row, first_output) = (of_pixels * (S as u32 / side_by_side), of_outputs * side_by_side);
     // SAFETY: all threads take every barrier; a square is written again after a barrier behind which it has been read.
     unsafe {
         // Unrolled by hand: a loop would keep the sums in memory.

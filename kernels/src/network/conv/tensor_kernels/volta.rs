@@ -74,20 +74,24 @@ impl Lane {
 unsafe fn conv<const N: usize, const S: usize>(args: &TensorConvArgs) {
     // SAFETY: all threads come to the end.
     unsafe {
-        let lane = Lane::new();
+        let (lane, (of_pixels, of_outputs)) = (Lane::new(), tile::<N>(args));
         let pixels: [Pixel; M] = core::array::from_fn(|m| {
-            let row = (block() * M as u32 + m as u32) * SQUARE + lane.input_row;
+            let row = (of_pixels * M as u32 + m as u32) * SQUARE + lane.input_row;
             Pixel::new::<ROW>(args, row, 0)
         });
-        let of_weights = (block_y() * N as u32 * SQUARE + lane.weights_row) * ROW;
+        let of_weights = (of_outputs * N as u32 * SQUARE + lane.weights_row) * ROW;
         let mut sums = [[[0.0; 8]; N]; M];
         // Unrolled by hand: a loop would keep the sums in memory.
         macro_rules! add {
             ($operands:ident: $($m:literal)*) => { $(
                 let [a, b, c, d] = $operands.input[$m];
+                // First the first halves of all squares: the two products of one square depend on each other, and would wait.
                 for n in 0..N {
-                    let [e, f, g, h] = $operands.weights[n];
+                    let [e, f, _, _] = $operands.weights[n];
                     multiply_8x8x4(&mut sums[$m][n], [a, b], [e, f]);
+                }
+                for n in 0..N {
+                    let [_, _, g, h] = $operands.weights[n];
                     multiply_8x8x4(&mut sums[$m][n], [c, d], [g, h]);
                 }
             )* };
@@ -96,13 +100,15 @@ unsafe fn conv<const N: usize, const S: usize>(args: &TensorConvArgs) {
         let mut first = load::<N>(args, &pixels, of_weights, &unit, 0);
         while unit.number < args.units * args.taps {
             let second = load::<N>(args, &pixels, of_weights, &unit, 1);
+            // In front of the products, among which its arithmetic then finds room.
+            let next = unit.next::<ROW>(args);
             add!(first: 0 1 2 3);
-            unit = unit.next::<ROW>(args);
-            first = load(args, &pixels, of_weights, &unit, 0);
+            first = load(args, &pixels, of_weights, &next, 0);
             add!(second: 0 1 2 3);
+            unit = next;
         }
         let squares: [[f32; 8]; S] = core::array::from_fn(|s| sums[s / N][s % N]);
-        add_up(args, N as u32, &squares, Lane::of_sum);
+        add_up(args, (of_pixels, of_outputs), N as u32, &squares, Lane::of_sum);
     }
 }
 
