@@ -150,7 +150,8 @@ def complaints(arch, name, kernel, loop):
         yield f"sm_{arch} {name}: {loop['count']} FFMA of {loop['of']} instructions"
     if name.startswith(("conv_f16", "conv_tf32")) and loop["shared"]:
         yield f"sm_{arch} {name}: {loop['shared']} loads from shared memory in a loop that should have none"
-    if name.startswith(("conv_f16", "conv_tf32")) and name.endswith("64x64"):
+    # Hopper runs what is made for Ampere; nobody has read how well.
+    if name.startswith(("conv_f16", "conv_tf32")) and name.endswith("64x64") and arch < 90:
         if loop["stalls"] > 1.25 * loop["cycles"]:
             yield f"sm_{arch} {name}: stall counts of {loop['stalls']} for {loop['cycles']} cycles of the tensor cores"
         if loop["ahead"] < 40:
