@@ -165,8 +165,8 @@ fn metrics(index: usize, method: &str, psnr: Option<f64>) -> ImageMetrics {
         name: None,
         method: method.into(),
         psnr,
-        exact: false,
         psnr_scaled: psnr,
+        exact: psnr == Some(f64::INFINITY),
         ssim: psnr.map(|_| 0.5),
         consistency: Some(0.75),
         predicted_error: None,
@@ -231,14 +231,12 @@ fn a_report_is_read_back_as_it_was_and_every_change_of_a_letter_is_noticed() {
     assert_eq!(Report::read_json(&path).unwrap(), report);
     let whole = fs::read(&path).unwrap();
     for at in 0..whole.len() {
-        for bit in [0, 1, 3] {
-            let mut damaged = whole.clone();
-            damaged[at] ^= 1 << bit;
-            fs::write(&path, damaged).unwrap();
-            // What is still believed is what was written: the damage hit the checksum's own name, or the end of the last line.
-            if let Ok(read) = Report::read_json(&path) {
-                assert_eq!(read, report, "byte {at}, bit {bit}");
-            }
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << (at % 7);
+        fs::write(&path, damaged).unwrap();
+        // What is still believed is what was written: the damage hit the checksum's own name, or the end of the last line.
+        if let Ok(read) = Report::read_json(&path) {
+            assert_eq!(read, report, "byte {at}");
         }
     }
     // One without a checksum is of an earlier version.

@@ -1,5 +1,6 @@
 //! `qcs eval`: metrics of samples against the truth and the measurements.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -63,7 +64,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<()> {
     }
     let (report, images) = match <[_; 1]>::try_from(reports) {
         Ok([one]) => one,
-        Err(several) => side_by_side(&args.samples, several),
+        Err(several) => side_by_side(&args.samples, several)?,
     };
     if args.json {
         terminal::print_json(&report)
@@ -73,7 +74,8 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<()> {
 }
 
 /// One report of several: a method is called by where its samples lie, and by its own name where there is more than one there.
-fn side_by_side(paths: &[PathBuf], reports: Vec<(Report, usize)>) -> (Report, usize) {
+fn side_by_side(paths: &[PathBuf], reports: Vec<(Report, usize)>) -> Result<(Report, usize)> {
+    let mut taken = BTreeSet::new();
     let (mut rows, mut diverged, mut calibrations, mut most) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for (path, (report, images)) in paths.iter().zip(reports) {
         let several = report.methods.len() > 1;
@@ -86,6 +88,12 @@ fn side_by_side(paths: &[PathBuf], reports: Vec<(Report, usize)>) -> (Report, us
                 whose.to_owned()
             }
         };
+        for method in &report.methods {
+            let name = named(method.method.clone());
+            if !taken.insert(name.clone()) {
+                return Err(Error::usage(format!("{name} is named twice")));
+            }
+        }
         rows.extend(report.images.into_iter().map(|row| ImageMetrics {
             method: named(row.method),
             ..row
@@ -103,7 +111,7 @@ fn side_by_side(paths: &[PathBuf], reports: Vec<(Report, usize)>) -> (Report, us
     let report = Report::new(rows, &[])
         .with_diverged(diverged)
         .with_calibration(calibrations);
-    (report, most)
+    Ok((report, most))
 }
 
 /// The metrics of one folder or array, and how many images it has.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
-use qcs::files::{LoadOptions, Loaded, safetensors};
+use qcs::files::{LoadOptions, Loaded, on_one_line, safetensors};
 use qcs::methods::{METHODS, Options, Setting};
 use qcs::prior::Prior;
 use qcs::run::{RunConfig, load_prior, told_of_shape};
@@ -106,7 +106,11 @@ pub fn load_named(path: &Path, options: &LoadOptions) -> Result<Loaded> {
 
 /// Tells which array of an archive was taken.
 pub fn taken(path: &Path, array: &str) -> String {
-    format!("note: of several arrays {}:{array} is taken", path.display())
+    format!(
+        "note: of several arrays {}:{} is taken",
+        path.display(),
+        on_one_line(array)
+    )
 }
 
 /// Whether a file is a problem rather than images: by its name or by its first bytes.

@@ -28,7 +28,7 @@ pub fn report(report: &Report, images: usize) -> String {
             };
             let named = report.images.iter().find(|image| image.index == index);
             let name = named.and_then(|image| image.name.as_ref());
-            let shown = name.map_or_else(|| index.to_string(), |name| format!("{index} {name}"));
+            let shown = name.map_or_else(|| index.to_string(), |name| format!("{index} {}", short(name)));
             rows.push(row(&shown, &report.methods, psnr));
         }
         rows.push(Vec::new());
@@ -99,6 +99,13 @@ pub fn report(report: &Report, images: usize) -> String {
         rows.push(row("time", &report.methods, |m| m.seconds.map_or(String::new(), clock)));
     }
     aligned(&rows)
+}
+
+/// A name that leaves room for what is said of it.
+fn short(name: &str) -> String {
+    const LONGEST: usize = 40;
+    let more = if name.chars().nth(LONGEST).is_some() { "…" } else { "" };
+    name.chars().take(LONGEST).collect::<String>() + more
 }
 
 fn header(methods: &[MethodMetrics], first: &str) -> Vec<String> {

@@ -12,7 +12,7 @@ use super::layout::Layout;
 use super::npy::{self, NpyData};
 use super::npy_header::Header;
 use super::npz::{self, Npz};
-use super::{MAX_INFLATED, MAX_INFLATION, idx, open, pictures, quoted, reserve};
+use super::{MAX_INFLATED, MAX_INFLATION, idx, on_one_line, open, pictures, quoted, reserve};
 use crate::{Error, ImageShape, Images, Result};
 
 /// Which images to load, and what they must be.
@@ -195,12 +195,9 @@ fn load_pictures(source: &Path, paths: &[PathBuf], options: &LoadOptions) -> Res
     }
 }
 
-/// A file's name as people read it, on one line.
+/// A file's name as people read it.
 fn name_of(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.chars()
-        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
-        .collect()
+    on_one_line(&path.file_name().unwrap_or_default().to_string_lossy())
 }
 
 fn load_npz(path: &Path, name: Option<&str>, options: &LoadOptions) -> Result<Loaded> {

@@ -99,6 +99,13 @@ pub(crate) fn quoted(name: &str) -> String {
     format!("`{text}`")
 }
 
+/// A name from a file as it may stand in a table or a picture's name: without newlines and what else commands a terminal.
+pub fn on_one_line(name: &str) -> String {
+    name.chars()
+        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
+        .collect()
+}
+
 /// Makes room for `additional` elements or returns an error: a length that a file claims must not abort the program.
 fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<(), String> {
     values

@@ -112,10 +112,7 @@ pub struct Diverged {
 impl Report {
     /// Summarises `images` by method, in the order in which the methods appear; `seconds` gives the
     /// time of those methods that were timed.
-    pub fn new(mut images: Vec<ImageMetrics>, seconds: &[(&str, f64)]) -> Self {
-        for image in &mut images {
-            image.exact = image.psnr == Some(f64::INFINITY);
-        }
+    pub fn new(images: Vec<ImageMetrics>, seconds: &[(&str, f64)]) -> Self {
         let mut names: Vec<&str> = Vec::new();
         for image in &images {
             if !names.contains(&image.method.as_str()) {

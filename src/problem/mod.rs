@@ -32,6 +32,7 @@ pub use spectrum::Spectrum;
 pub use crate::files::safetensors::Values;
 
 use crate::error::{Error, Result};
+use crate::files::on_one_line;
 use crate::images::{ImageShape, Images};
 
 /// The least noise, as a share of the root mean square norm of A's rows, that the likelihood counts
@@ -189,7 +190,8 @@ impl Problem {
                 self.cells.count()
             )));
         }
-        self.names = Some(names);
+        // They may be a stranger's, and will stand in tables.
+        self.names = Some(names.iter().map(|name| on_one_line(name)).collect());
         Ok(self)
     }
 

@@ -75,15 +75,16 @@ pub fn evaluate(
     }
     let metrics = |index: usize| {
         let x = estimates.image(index);
+        let psnr = truth.map(|truth| psnr(x, truth.image(index)));
         ImageMetrics {
             index: first + index,
             name: problem
                 .and_then(Problem::names)
                 .map(|names| names[first + index].clone()),
             method: method.to_owned(),
-            psnr: truth.map(|truth| psnr(x, truth.image(index))),
-            exact: false,
             psnr_scaled: truth.map(|truth| psnr_scaled(x, truth.image(index))),
+            psnr,
+            exact: psnr == Some(f64::INFINITY),
             ssim: truth.and_then(|truth| ssim(x, truth.image(index), shape)),
             consistency: problem.map(|problem| {
                 let x: Vec<f64> = x.iter().map(|&v| clamped(v)).collect();

@@ -37,6 +37,7 @@ pub use shard::Shard;
 pub use shared::Shared;
 
 use crate::engine::Engine;
+use crate::files::on_one_line;
 use crate::methods::{Algorithm, Given, Kind, Options, Preset};
 use crate::prior::{Denoiser, Prior};
 use crate::problem::Problem;
@@ -138,7 +139,7 @@ impl Run {
             .identity
             .as_ref()
             .map_or(Vec::new(), |then| changes(then, &identity));
-        notes.extend(taken.map(|images| format!("of several arrays {images} is taken")));
+        notes.extend(taken.map(|images| format!("of several arrays {} is taken", on_one_line(&images))));
         notes.extend(resized);
         config.identity = Some(identity);
         let (problem, mut told) = problem.balanced()?;

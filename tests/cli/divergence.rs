@@ -46,7 +46,7 @@ fn values_far_outside_of_every_image_are_divergence_though_they_are_finite() {
     assert!(ran.stderr.contains("error: 3 of 3 states diverged"), "{}", ran.stderr);
     assert!(ran.stdout.contains("diverged"), "the table marks them: {}", ran.stdout);
     let metrics = place.text("run/metrics.csv");
-    assert_eq!(metrics.matches(",true\n").count(), 3, "{metrics}");
+    assert_eq!(metrics.matches(",true,\n").count(), 3, "{metrics}");
     let eval = place.succeeds("eval run --json").json();
     assert_eq!(eval["images"][2]["diverged"], true);
     assert!(eval["methods"][0]["psnr"].is_null());

@@ -96,7 +96,10 @@ fn names_that_are_no_list_of_the_images_are_refused() {
         .unwrap()
         .write(place.path("odd.safetensors"))
         .unwrap();
-    place.succeeds("run odd.safetensors --model model.safetensors --levels 3 --out run --quiet");
+    let table = place
+        .succeeds("run odd.safetensors --model model.safetensors --levels 3 --out run --quiet")
+        .stdout;
+    assert!(!table.contains('\u{1b}') && table.contains("x…"), "{table}");
     let pictures: Vec<String> = files_in(&place.path("run/ep"))
         .into_iter()
         .filter(|name| name.ends_with(".png"))
@@ -202,6 +205,8 @@ fn several_folders_are_compared_in_one_table() {
     let alone = place.succeeds("eval two --json").json();
     assert_eq!(json["methods"][2]["psnr"], alone["methods"][0]["psnr"]);
     assert_eq!(json["images"].as_array().unwrap().len(), 9);
+    let line = "eval two one two/";
+    place.run(line).refuses(line, 2, &["two is named twice"]);
     let ran = place.run("eval one nowhere");
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
 }

@@ -81,11 +81,17 @@ class Place:
         with open(self(name), "rb") as file:
             return file.read()
 
+    def digits(self):
+        """digits/truth.npy, ten of them."""
+        self.qcs("run bundled:digits -m 8 --method turbo --evaluations 1 --pictures none --out digits --quiet")
+        if not os.path.exists(self("digits/truth.npy")):
+            self.qcs("demo --out digits --force --quiet")
+
     def measured(self, name="p.safetensors", flags="-m 100 --count 1"):
         code, _, err = self.qcs(f"measure bundled:digits -o {name} {flags}")
         if code != 0:
             # A program that does not know the bundled digits here measures what it writes itself.
-            self.qcs(f"demo --out digits --quiet")
+            self.digits()
             code, _, err = self.qcs(f"measure digits/truth.npy -o {name} {flags}")
         assert code == 0, err
         return load(self(name))
@@ -203,7 +209,7 @@ def _(place, case):
 @tries("score at level", ["1e-300", "1e300", "1e-45"])
 def _(place, level):
     place.measured()
-    place.qcs("demo --out digits --quiet")
+    place.digits()
     result = place.qcs(f"score --x digits/truth.npy --sigma {level} --out s.npy")
     if result[0] == 0 and not all(math.isfinite(v) for v in npy(place("s.npy"))):
         return result, "NaN or infinity"
@@ -291,7 +297,7 @@ def _(place, case):
 @tries("two at once", ["measure", "sample", "calibrate"])
 def _(place, case):
     place.measured()
-    place.qcs("demo --out digits --quiet")
+    place.digits()
     line = {"measure": "measure digits/truth.npy -m 700 -o out", "sample": "sample --count 20 -o out.png",
             "calibrate": "calibrate --model bundled --images digits/truth.npy -o out"}[case]
     children = [place.start(line + (f" --seed {i}" if case != "calibrate" else "")) for i in range(2)]
@@ -318,14 +324,14 @@ def _(place, ngf):
 
 @tries("memory", ["-v 1500000", "-v 800000", "-v 3000000"])
 def _(place, limit):
-    place.qcs("demo --out digits --quiet")
+    place.digits()
     result = place.qcs("run digits/truth.npy --count 1 -m 15000 --method turbo --out a --threads 1 --quiet", limit=limit)
     return result, refused(result, (1, 2, 3, 5))
 
 
 @tries("matrix of", [2 * 10**6, 5 * 10**6])
 def _(place, m):
-    place.qcs("demo --out digits --quiet")
+    place.digits()
     result = place.qcs(f"measure digits/truth.npy -m {m} -o out --threads 1", limit="-v 4000000")
     return result, refused(result)
 
@@ -342,7 +348,7 @@ def _(place, claimed):
 
 @tries("files may have", ["-f 1", "-f 64"])
 def _(place, limit):
-    place.qcs("demo --out digits --quiet")
+    place.digits()
     result = place.qcs("measure digits/truth.npy -m 400 -o out", limit=limit)
     return result, refused(result)
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use qcs::Result;
-use qcs::files::{LoadOptions, safetensors};
+use qcs::files::{LoadOptions, on_one_line, safetensors};
 use qcs::prior::{Prior, published};
 use qcs::problem::Problem;
 use qcs::run::{RunConfig, RunFolder, load_prior};
@@ -82,7 +82,9 @@ impl Named {
             }
         } else {
             let loaded = load_named(file, &LoadOptions::default())?;
-            let array = loaded.array.map_or_else(String::new, |array| format!(":{array}"));
+            let array = loaded
+                .array
+                .map_or_else(String::new, |array| format!(":{}", on_one_line(&array)));
             self.images = Some(ImagesInfo {
                 file: shown + &array,
                 count: loaded.images.count(),
