@@ -26,7 +26,7 @@ const FILES: [(&str, &[u8]); 0] = [];
 ///
 /// # Errors
 /// [`Error::Usage`] if there is none.
-pub(crate) fn file(name: &str) -> Result<&'static [u8]> {
+pub fn file(name: &str) -> Result<&'static [u8]> {
     let found = FILES.iter().find(|(known, _)| *known == name);
     found.map(|(_, bytes)| *bytes).ok_or_else(|| {
         let names: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
