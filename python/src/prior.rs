@@ -110,12 +110,7 @@ impl Prior {
     /// A callable as denoiser, see `callable.rs`, with its table of errors where that is known.
     #[staticmethod]
     #[pyo3(signature = (function, shape, name, table=None))]
-    fn from_callable(
-        function: Py<PyAny>,
-        shape: [usize; 3],
-        name: String,
-        table: Option<Table>,
-    ) -> PyResult<Self> {
+    fn from_callable(function: Py<PyAny>, shape: [usize; 3], name: String, table: Option<Table>) -> PyResult<Self> {
         let [channels, height, width] = shape;
         let shape = ImageShape::new(channels, height, width);
         let mut prior = qcs::Prior::from_fn(shape, callable::denoiser(function));
