@@ -32,22 +32,35 @@ import qcs.deepinv as qdi
 HERE = pathlib.Path(__file__).resolve().parent
 WEIGHTS = HERE.parent / "weights"
 
-#: data: (model, measurements of dense A, of Hadamard's, sigma, images reported, images to choose settings by, methods left out)
+#: Of each data set: the model, M of either A, the noise, how many images are reported, their side, the side of those that settings are
+#: chosen by, the steps of peers, and the methods that are too slow for it here.
 DATA = {
-    "mnist": dict(model="mnist-unet", dense=400, hadamard=400, sigma=0.05, count=6, side=28),
-    "cifar10": dict(model="cifar10-unet", dense=2000, hadamard=1536, sigma=0.05, count=4, side=32),
-    "photo": dict(model="photo", dense=None, hadamard="50%", sigma=0.02, count=2, side=128),
+    "mnist": dict(model="mnist-unet", dense=400, hadamard=400, sigma=0.05, count=4, side=28, trial=28, steps=100, without=()),
+    "cifar10": dict(
+        model="cifar10-unet", dense=2000, hadamard=1536, sigma=0.05, count=2, side=32, trial=32, steps=100, without=("BIPG", "OneShot")
+    ),
+    "photo": dict(
+        model="photo",
+        dense=None,
+        hadamard="50%",
+        sigma=0.02,
+        count=2,
+        side=128,
+        trial=64,
+        steps=30,
+        without=("BIPG", "OneShot", "DPS", "QCS-SGM+", "QCS-SGM"),
+    ),
 }
 KINDS = {"dense": "gaussian", "hadamard": "hadamard"}
 CHOSEN_BY = 2
 
 #: What is tried for each peer. The first value of each is what its authors' code has by default, where that has one.
 GRIDS = {
-    "DPS": dict(weight=[1.0, 30.0, 100.0, 300.0], steps=[100]),
-    "DiffPIR": dict(lambda_=[7.0, 1.0, 0.3], zeta=[0.1, 1.0], steps=[100]),
-    "DDRM": dict(noise=[1.0, 0.7], steps=[100]),
+    "DPS": dict(weight=[1.0, 30.0, 100.0, 300.0]),
+    "DiffPIR": dict(lambda_=[7.0, 1.0, 0.3], zeta=[0.1, 1.0]),
+    "DDRM": dict(noise=[1.0, 0.7]),
     "PnP (DPIR)": dict(noise=[1.0, 1.5], steps=[8, 24]),
-    "SDE + our likelihood": dict(weight=[1.0, 4.0, 8.0, 16.0], steps=[100]),
+    "SDE + our likelihood": dict(weight=[1.0, 4.0, 8.0, 16.0]),
 }
 OURS = {"turbo": "turbo", "QCS-SGM+": "ep", "QCS-SGM": "diag", "BIPG": "bipg", "OneShot": "oneshot"}
 
@@ -67,11 +80,13 @@ def images_of(data, args):
     import test_photos
     from PIL import Image
 
-    side = DATA[data]["side"]
+    side, trial = DATA[data]["side"], DATA[data]["trial"]
     shown = list(test_photos.load(side).values())[:count]
     files = sorted((args.photos / "val").iterdir())[:CHOSEN_BY]
     pictures = [Image.open(file).convert("RGB") for file in files]
-    others = [photos.centre(picture, min(picture.size), side) for picture in pictures]
+    # The middle of the picture at the scale of those reported.
+    inner = slice((side - trial) // 2, (side + trial) // 2)
+    others = [photos.centre(picture, min(picture.size), side)[:, inner, inner] for picture in pictures]
     return tuple(np.stack([np.asarray(p, dtype=np.float32) / 255 for p in group]) for group in (shown, others))
 
 
@@ -227,13 +242,13 @@ def torch_network(model):
     return denoise
 
 
-def run_peer(name, setting, problem, kind, prior, model, variance):
+def run_peer(name, setting, steps, problem, kind, prior, model, variance):
     shape = prior.shape
     values, sigma = dequantised(problem, variance)
     y = torch.from_numpy(values).float()
     noise = sigma * setting.get("noise", 1.0)
     physics = Physics(problem, kind, shape, noise)
-    steps = setting["steps"]
+    steps = setting.get("steps", steps)
     torch.manual_seed(0)
     denoiser = Counted(torch_network(model) if name == "DPS" else qdi.QCSDenoiser(prior, "cpu"))
     began = time.process_time()
@@ -291,14 +306,12 @@ def measured(x, data, kind, bits, seed, mean_square):
 
 def cells(args):
     """Every problem and method, in the order in which they are run."""
-    for data, kind in itertools.product(args.data, KINDS):
+    for data, kind in itertools.product(args.data, args.kinds):
         if DATA[data][kind] is None:
             continue
         for bits in args.bits:
             for name in [*OURS, *GRIDS]:
-                if name in ("BIPG", "OneShot") and data != "mnist":
-                    continue
-                if args.methods and name not in args.methods:
+                if name in DATA[data]["without"] or (args.methods and name not in args.methods):
                     continue
                 yield data, kind, bits, name
 
@@ -312,11 +325,13 @@ def run(args, results):
         if time.process_time() - began > args.budget:
             print("the budget is used up")
             return
+        started = time.process_time()
         if data not in loaded:
-            model, side = DATA[data]["model"], DATA[data]["side"]
-            shape = None if data != "photo" else (3, side, side)
-            loaded[data] = (*images_of(data, args), qcs.Prior.load(WEIGHTS / f"{model}.safetensors", shape), model)
-        x, others, prior, model = loaded[data]
+            x, others = images_of(data, args)
+            file = WEIGHTS / f"{DATA[data]['model']}.safetensors"
+            loaded[data] = (x, others, *(qcs.Prior.load(file, images.shape[1:]) for images in (x, others)))
+        x, others, prior, trial_prior = loaded[data]
+        model, steps = DATA[data]["model"], DATA[data]["steps"]
         mean_square = float((others**2).mean())
         problem, trial = (measured(images, data, kind, bits, 0, mean_square) for images in (x, others))
         row = dict(data=data, kind=kind, bits=bits, method=name, images=len(x), measurements=problem.m, pixels=problem.n)
@@ -328,12 +343,13 @@ def run(args, results):
             tried = [dict(zip(GRIDS[name], values)) for values in itertools.product(*GRIDS[name].values())]
             reached = []
             for setting in tried:
-                guess, *_ = run_peer(name, setting, trial, kind, prior, model, variance)
+                guess, *_ = run_peer(name, setting, steps, trial, kind, trial_prior, model, variance)
                 reached.append(float(np.mean(scores(guess, others)[0])))
             best = tried[int(np.argmax(reached))]
             row |= dict(setting=best, tried=[[setting, round(value, 2)] for setting, value in zip(tried, reached)])
-            found, evaluations, seconds = run_peer(name, best, problem, kind, prior, model, variance)
+            found, evaluations, seconds = run_peer(name, best, steps, problem, kind, prior, model, variance)
         psnr, ssim = scores(found, x)
+        row |= dict(spent=round(time.process_time() - started, 1))
         row |= dict(psnr=psnr, ssim=ssim, evaluations=round(evaluations, 1), seconds=round(seconds, 3))
         results.append(row)
         args.results.parent.mkdir(parents=True, exist_ok=True)
@@ -392,6 +408,7 @@ def main():
     parser.add_argument("--photos", type=pathlib.Path)
     parser.add_argument("--results", type=pathlib.Path, required=True)
     parser.add_argument("--data", nargs="+", default=list(DATA), choices=list(DATA))
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--bits", nargs="+", type=int, default=[1, 2, 3, 4])
     parser.add_argument("--methods", nargs="+", choices=[*OURS, *GRIDS])
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds of processor time, after which it stops")

@@ -172,6 +172,15 @@ def test_scipys_kind_of_operator_is_its_matrix(signs):
         qcs.reconstruct(y, Large(), 0.05)
 
 
+def test_operators_of_scipy_and_pylops_themselves(signs):
+    a, y, _ = signs
+    expected = qcs.reconstruct(y, a, 0.05, evaluations=3).mean
+    linalg = pytest.importorskip("scipy.sparse.linalg")
+    assert np.abs(qcs.reconstruct(y, linalg.aslinearoperator(a), 0.05, evaluations=3).mean - expected).max() < 1e-3
+    pylops = pytest.importorskip("pylops")
+    assert np.abs(qcs.reconstruct(y, pylops.MatrixMult(a), 0.05, evaluations=3).mean - expected).max() < 1e-3
+
+
 def test_other_measurements_by_the_same_matrix_are_the_same_problem(problem):
     again = problem.factorise().with_cells(problem.lower, problem.upper)
     assert repr(again) == repr(problem)

@@ -42,7 +42,9 @@ def test_every_parametrization_and_range_is_the_same_denoiser(predicts, range):
 
 
 def test_a_calibrated_module_serves_turbo(digits, problem):
-    prior = qcs.Prior.from_torch(Wiener(), (1, 28, 28)).calibrate(digits, count=10, levels=9)
+    # It believes in images of less variance than these have, and is told so.
+    with pytest.warns(UserWarning, match="largest="):
+        prior = qcs.Prior.from_torch(Wiener(), (1, 28, 28)).calibrate(digits, count=10, levels=9)
     assert prior.is_calibrated
     result = qcs.reconstruct(problem, prior=prior)
     assert result.psnr > 8 and not result.diverged
@@ -53,3 +55,22 @@ def test_modules_are_refused_with_the_reason():
         qcs.Prior.from_torch(Wiener(), (1, 28, 28), predicts="v")
     with pytest.raises(qcs.UsageError, match="range"):
         qcs.Prior.from_torch(Wiener(), (1, 28, 28), range=(1, 0))
+
+
+def test_a_module_with_our_weights_is_our_engine(problem):
+    import pathlib
+    import sys
+
+    pytest.importorskip("safetensors")
+    weights = pathlib.Path(__file__).resolve().parents[2] / "weights"
+    sys.path.insert(0, str(weights / "training"))
+    try:
+        import prior as files
+    finally:
+        sys.path.pop(0)
+    network, _ = files.load(weights / "mnist-unet.safetensors")
+    ours = qcs.Prior.load(weights / "mnist-unet.safetensors")
+    called = qcs.Prior.from_torch(network.image, (1, 28, 28), device="cpu", table=ours.table)
+    # 1e-6 were measured, which is rounding.
+    a, b = (qcs.reconstruct(problem, prior=prior, device="cpu") for prior in (ours, called))
+    assert np.abs(a.mean - b.mean).max() < 2e-5 and (a.evaluations == b.evaluations).all()
