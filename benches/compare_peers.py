@@ -313,6 +313,8 @@ def cells(args):
             for name in [*OURS, *GRIDS]:
                 if name in DATA[data]["without"] or (args.methods and name not in args.methods):
                     continue
+                if name in ("BIPG", "OneShot") and bits > 1:
+                    continue  # made for signs
                 yield data, kind, bits, name
 
 

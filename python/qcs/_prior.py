@@ -105,8 +105,8 @@ class Prior:
                 raise RunFailed(f"the denoiser gave NaN or infinity at a noise level from {sigma.min():g} to {sigma.max():g}")
             return array
 
-        name = name or getattr(denoise, "__name__", type(denoise).__name__)
-        return cls._of_function(called, shape, name, largest, gaussian, _table(table))
+        called_so = str(name or getattr(denoise, "__name__", type(denoise).__name__))
+        return cls._of_function(called, shape, called_so, largest, gaussian, _table(table))
 
     @classmethod
     def _of_function(
@@ -277,7 +277,7 @@ class Prior:
         if self.table is None:
             raise UsageError("of a function its table is saved, and this one has none: calibrate it first")
         mean, variance, levels, errors = self.table
-        more = {}
+        more: dict[str, Any] = {}
         if self._gaussian is not None:
             more = {"gaussian_mean": self._gaussian.mean, "gaussian_power": self._gaussian.power}
         shaped = np.asarray(mean, dtype=np.float32).reshape(self.shape)

@@ -187,7 +187,9 @@ def show(images: Any, count: int = 10) -> Picture:
     b'PNG'
     """
     rows = images if isinstance(images, dict) else {"": images}
-    series = [(name, _batched(row)[:count], None, False) for name, row in rows.items()]
+    series: list[tuple[str, NDArray[np.float32], list[str] | None, bool]] = []
+    for name, row in rows.items():
+        series.append((str(name), _batched(row)[:count], None, False))
     return Picture(_qcs.picture(series))
 
 

@@ -187,7 +187,8 @@ class QuantizedDataFidelity(NoisyDataFidelity):
         levels = _levels(sigma, len(x))
         problem = self.problem
         if problem is None:
-            problem = problem_of(y, physics, tuple(x.shape[1:]), sigma=self.noise, quantizer=self.quantizer)
+            _, c, h, w = x.shape
+            problem = problem_of(y, physics, (c, h, w), sigma=self.noise, quantizer=self.quantizer)
         if len(problem) != len(x):
             raise UsageError(f"there are {len(x)} images but measurements of {len(problem)}")
         out = torch.empty_like(x)
