@@ -238,19 +238,31 @@ class Prior:
         """The same prior, knowing its error at each noise level, which turbo needs; measured on clean ``images``.
 
         Mean and variance are those of all the images, errors those of the first ``count``: ``levels · count`` evaluations. least,
-        largest: the first and the last noise level. The table ends where the error stops rising, which is where a denoiser was
-        not trained for such noise.
+        largest: the first and the last noise level. The table of a function begins where it leaves less error than there was noise, and
+        any ends where the error stops rising, which is where a denoiser was not trained for such noise.
         """
+        count, levels = whole(count, "count"), whole(levels, "levels")
         x = _arrays.in_range(_arrays.images(images, "images", self.shape), "images")
         prior = self
         if self._denoise is not None and self._largest is not None:
             given = (self._denoise, self.shape, self._native.source, self._largest, Gaussian.of(x))
             prior = Prior._of_function(*given, None)
         on = (self._device(device), get_num_threads())
-        table = prior._native.measure_errors(x, whole(count, "count"), (whole(levels, "levels"), least, largest), *on)
+        if self._denoise is not None:
+            least = prior._least_known(x[:count], np.geomspace(least, largest, levels))
+        table = prior._native.measure_errors(x, count, (levels, least, largest), *on)
         if self._denoise is not None and self._largest is None:
             _warn_of_range(table, largest)
         return prior.with_table(table)
+
+    def _least_known(self, x: Images, levels: NDArray[np.float64]) -> float:
+        """The first of the noise levels at which denoising helps."""
+        noise = np.random.default_rng(0).standard_normal(x.shape, dtype=np.float32)
+        for level in levels:
+            clean = self.denoise(x + np.float32(level) * noise, float(level))
+            if ((clean - x) ** 2).mean() < 0.9 * level**2:
+                return float(level)
+        return float(levels[0])
 
     def with_table(self, table: Table | str | os.PathLike[str]) -> Prior:
         """The same prior with what ``calibrate`` found earlier: ``Prior.table``, or the file that ``save`` wrote of a function."""

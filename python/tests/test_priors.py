@@ -135,3 +135,14 @@ def test_the_gaussian_is_the_best_linear_denoiser_of_what_it_was_made_from():
     expected = 0.4 + np.einsum("cd,bdhw->bchw", gain, noisy - 0.4)
     assert np.abs(gaussian.denoise(noisy, np.full(5, 0.3)) - expected).max() < 0.1
     assert np.sqrt(((gaussian.denoise(noisy, np.full(5, 0.3)) - expected) ** 2).mean()) < 0.02
+
+
+def test_a_table_begins_where_denoising_helps(digits):
+    def coarse(x, sigma):
+        """Our network, with an error of its own at every level."""
+        return own(x, sigma) + 0.02 * np.sign(np.sin(1e4 * x))
+
+    prior = qcs.Prior.from_callable(coarse, SHAPE).calibrate(digits, count=2, levels=17)
+    levels, errors = np.array(prior.table[2]), np.array(prior.table[3])
+    assert 0.015 < levels[0] < 0.05 and levels[-1] > 5
+    assert (errors[0] < levels[0] ** 2).all()

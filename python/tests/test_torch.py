@@ -42,9 +42,7 @@ def test_every_parametrization_and_range_is_the_same_denoiser(predicts, range):
 
 
 def test_a_calibrated_module_serves_turbo(digits, problem):
-    # It believes in images of less variance than these have, and is told so.
-    with pytest.warns(UserWarning, match="largest="):
-        prior = qcs.Prior.from_torch(Wiener(), (1, 28, 28)).calibrate(digits, count=10, levels=9)
+    prior = qcs.Prior.from_torch(Wiener(), (1, 28, 28)).calibrate(digits, count=10, levels=9)
     assert prior.is_calibrated
     result = qcs.reconstruct(problem, prior=prior)
     assert result.psnr > 8 and not result.diverged
