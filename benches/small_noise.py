@@ -1,9 +1,10 @@
 """What turbo makes of a denoiser that knows small noise only, with a Gaussian start above its range and without.
 
-    python benches/small_noise.py --mnist FOLDER [--minutes 4] [--weights drunet.pt]
+    python benches/small_noise.py --mnist FOLDER [--minutes 3] [--weights drunet.pt] [--measurements 200]
 
 Trains a small DRUNet (deepinv's class, widths 16 to 128) on MNIST digits with noise of sigma up to 50/255, as DPIR's is, then reconstructs
-test digits with it: as it is, with `largest=50/255`, and beside our own network, which knows all levels. Needs qcs and deepinv.
+test digits with it: as it is, with `largest=50/255`, and beside our own network, which knows all levels, and which is then asked up to
+50/255 alone. Needs qcs and deepinv.
 """
 
 import argparse
@@ -46,9 +47,10 @@ def trained(digits, minutes):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mnist", type=pathlib.Path, required=True)
-    parser.add_argument("--minutes", type=float, default=4.0)
+    parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--weights", type=pathlib.Path, help="kept here, and used if they are there")
     parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--measurements", type=int, default=400)
     args = parser.parse_args()
     torch.set_num_threads(1)
     train = qcs.load_images(args.mnist / "train-images-idx3-ubyte", count=20000)
@@ -67,13 +69,19 @@ def main():
         priors["DRUNet as it is"] = qcs.Prior.from_torch(network, SHAPE).calibrate(known, count=64)
     print("as it is:", *(str(warning.message) for warning in said))
     priors["DRUNet, Gaussian start"] = qcs.Prior.from_torch(network, SHAPE, largest=LARGEST).calibrate(known, count=64)
+    ours = qcs.Prior.builtin()
+
+    def own(x, sigma):
+        return np.stack([ours.denoise(image, float(level)) for image, level in zip(x, sigma)])
+
+    priors["our network up to 50/255, Gaussian start"] = qcs.Prior.from_callable(own, SHAPE, largest=LARGEST).calibrate(known, count=32)
     for name, prior in priors.items():
         levels, errors = np.array(prior.table[2]), np.array(prior.table[3])
         shown = ", ".join(f"{s}: {np.interp(s, levels, errors) ** 0.5:.4f}" for s in (0.05, 0.1, 0.19, 0.25, 0.5, 1.0) if s < levels[-1])
         print(f"{name}: table to sigma {levels[-1]:.2f}, errors {shown}")
     for kind in ("gaussian", "hadamard"):
         for bits in (1, 2, 3, 4):
-            problem = qcs.measure(truth, kind, measurements=400, bits=bits, seed=1)
+            problem = qcs.measure(truth, kind, measurements=args.measurements, bits=bits, seed=1)
             row = []
             for name, prior in priors.items():
                 found = qcs.reconstruct(problem, prior=prior, progress=False, on_divergence="ignore")
