@@ -82,7 +82,7 @@ pub fn photograph() -> Result<Images> {
 ///
 /// # Errors
 /// [`Error::Usage`] if there is none.
-pub(crate) fn file(name: &str) -> Result<&'static [u8]> {
+pub fn file(name: &str) -> Result<&'static [u8]> {
     let found = FILES.iter().find(|(known, _)| *known == name);
     found.map(|(_, bytes)| *bytes).ok_or_else(|| {
         let names: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();

@@ -11,7 +11,7 @@ In deepinv: ``qcs.deepinv``.
 
 from __future__ import annotations
 
-from ._api import digits, measure, methods, reconstruct
+from ._api import digits, load_images, measure, methods, reconstruct
 from ._errors import (
     BadFileError,
     DeviceError,
@@ -26,7 +26,7 @@ from ._operator import Operator
 from ._prior import Prior
 from ._problem import Problem, Quantizer
 from ._progress import Progress
-from ._result import Result
+from ._result import Picture, Result, show
 from ._scores import likelihood_score
 from ._threads import get_num_threads, set_num_threads
 
@@ -38,6 +38,7 @@ __all__ = [
     "DivergenceWarning",
     "Error",
     "Operator",
+    "Picture",
     "Prior",
     "Problem",
     "Progress",
@@ -50,8 +51,10 @@ __all__ = [
     "digits",
     "get_num_threads",
     "likelihood_score",
+    "load_images",
     "measure",
     "methods",
     "reconstruct",
     "set_num_threads",
+    "show",
 ]

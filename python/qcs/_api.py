@@ -25,6 +25,16 @@ def digits() -> Images:
     return _qcs.digits()
 
 
+def load_images(path: str | os.PathLike[str], *, first: int = 0, count: int | None = None) -> Images:
+    """Images of a file, or of a folder of pictures, as the command reads them: PNG, ``.npy``, MNIST's idx; ``[B, C, H, W]`` in [0, 1].
+
+    first, count: which of them.
+    """
+    if first < 0 or (count is not None and count < 1):
+        raise UsageError(f"images from {first} on, {count} of them: first is 0 or more, count 1 or more")
+    return _qcs.load_images(os.fspath(path), first, count)
+
+
 def methods() -> dict[str, dict[str, Any]]:
     """The methods by key: ``title``, ``about``, and ``settings`` with what each does."""
     return {
@@ -206,6 +216,8 @@ def _in_folder(
 ) -> Result:
     if prior.is_callable:
         raise UsageError("a folder names its prior by a file, and this one is a function: leave out away")
+    if not prior._in_file:
+        raise UsageError("a folder names its prior by a file, and this one is in none: save it (Prior.save) and load it first")
     folder = os.fspath(out)
     try:
         _qcs.run_in_folder(

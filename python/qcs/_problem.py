@@ -41,7 +41,7 @@ class Quantizer:
         if self.step is None:
             return np.zeros(1)
         half = 1 << (self.bits - 1)
-        return np.arange(1 - half, half) * self.step
+        return np.arange(1 - half, half, dtype=np.float64) * float(self.step)
 
     def codes(self, z: Array) -> NDArray[np.uint8]:
         """The codes of values, from 0 on: how many thresholds each has reached."""

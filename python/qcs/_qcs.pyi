@@ -1,16 +1,33 @@
 # The native module. Everything in it is for the package itself: its arguments are checked there.
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+
+__all__ = [
+    "Prior",
+    "Problem",
+    "check_quantizer",
+    "command",
+    "digits",
+    "likelihood_score",
+    "load_images",
+    "methods",
+    "picture",
+    "reconstruct",
+    "run_in_folder",
+    "sample",
+    "use_threads",
+]
 
 _Bits = tuple[int, float | None]
 _Table = tuple[list[float], float, list[float], list[float]]
 _Settings = list[tuple[str, str]]
 _Path = str
 
+@final
 class Problem:
     @staticmethod
     def from_cells(
@@ -69,6 +86,7 @@ class Problem:
     def adjoint(self, z: NDArray[np.float64]) -> NDArray[np.float64]: ...
     def consistency(self, x: NDArray[np.float32]) -> list[float]: ...
 
+@final
 class Prior:
     @staticmethod
     def shipped() -> Prior: ...
@@ -77,8 +95,12 @@ class Prior:
     @staticmethod
     def from_callable(function: Callable[..., Any], shape: list[int], name: str, table: _Table | None = None) -> Prior: ...
     def measure_errors(
-        self, images: NDArray[np.float32], count: int, levels: tuple[int, float, float], threads: int
+        self, images: NDArray[np.float32], count: int, levels: tuple[int, float, float], device: str, threads: int
     ) -> _Table: ...
+    def with_table(self, table: _Table) -> Prior: ...
+    @property
+    def table(self) -> _Table | None: ...
+    def save(self, path: _Path) -> None: ...
     @property
     def shape(self) -> tuple[int, int, int]: ...
     @property
@@ -125,6 +147,17 @@ def run_in_folder(
     threads: int,
     watch: Callable[..., Any] | None,
 ) -> None: ...
+def sample(
+    prior: Prior,
+    count: int,
+    settings: _Settings,
+    *,
+    seed: int,
+    batch: int,
+    device: str,
+    threads: int,
+    watch: Callable[..., Any] | None,
+) -> tuple[NDArray[np.float32], int]: ...
 def methods() -> list[tuple[str, str, str, list[tuple[str, str]]]]: ...
 def use_threads(threads: int) -> None: ...
 def likelihood_score(
@@ -134,3 +167,4 @@ def picture(series: list[tuple[str, NDArray[np.float32], list[str] | None, bool]
 def check_quantizer(bits: int, step: float | None) -> None: ...
 def command(arguments: list[str]) -> int: ...
 def digits() -> NDArray[np.float32]: ...
+def load_images(path: _Path, first: int, count: int | None = None) -> NDArray[np.float32]: ...

@@ -160,6 +160,39 @@ class Result:
         )
 
 
+class Picture:
+    """Images side by side, which a notebook shows; ``pixels`` is ``[H, W, 3]`` of bytes."""
+
+    def __init__(self, pixels: NDArray[np.uint8]) -> None:
+        self.pixels = pixels
+
+    def _repr_png_(self) -> bytes:
+        return _png(self.pixels)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes it as a PNG file."""
+        with open(path, "wb") as file:
+            file.write(_png(self.pixels))
+
+    def __repr__(self) -> str:
+        height, width, _ = self.pixels.shape
+        return f"Picture({width} by {height})"
+
+
+def show(images: Any, count: int = 10) -> Picture:
+    """Images as one picture: ``[B, C, H, W]`` in a row, or a row for each of a dictionary, by its name. NumPy or torch.
+
+    >>> import qcs
+    >>> qcs.show({"truth": qcs.digits()})._repr_png_()[1:4]
+    b'PNG'
+    """
+    rows = images if isinstance(images, dict) else {"": images}
+    series: list[tuple[str, NDArray[np.float32], list[str] | None, bool]] = []
+    for name, row in rows.items():
+        series.append((str(name), _batched(row)[:count], None, False))
+    return Picture(_qcs.picture(series))
+
+
 def tables(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The columns of the metrics of images."""
 

@@ -167,6 +167,7 @@ class QuantizedDataFidelity(NoisyDataFidelity):
     """The likelihood of quantized measurements for deepinv's samplers, by ``ep`` (QCS-SGM+) or ``diag`` (QCS-SGM).
 
     ``grad`` is −∇ log p(y | x_t) at the noise level of x_t. The physics says A, the noise and the quantizer: see ``problem_of``.
+    problem: the measurements themselves, where A is an operator of ours without a matrix; y and the physics say nothing then.
     """
 
     def __init__(
@@ -176,14 +177,18 @@ class QuantizedDataFidelity(NoisyDataFidelity):
         *,
         sigma: float | None = None,
         quantizer: Quantizer | None = None,
+        problem: Problem | None = None,
     ) -> None:
         super().__init__(weight=weight)
-        self.likelihood, self.noise, self.quantizer = likelihood, sigma, quantizer
+        self.likelihood, self.noise, self.quantizer, self.problem = likelihood, sigma, quantizer, problem
 
     def grad(self, x: Tensor, y: Tensor, physics: Any, sigma: float | Tensor = 0.0, *args: Any, **kwargs: Any) -> Tensor:
         """−∇ log p(y | x) for images ``x`` with noise of deviation ``sigma``."""
         levels = _levels(sigma, len(x))
-        problem = problem_of(y, physics, tuple(x.shape[1:]), sigma=self.noise, quantizer=self.quantizer)
+        problem = self.problem
+        if problem is None:
+            _, c, h, w = x.shape
+            problem = problem_of(y, physics, (c, h, w), sigma=self.noise, quantizer=self.quantizer)
         if len(problem) != len(x):
             raise UsageError(f"there are {len(x)} images but measurements of {len(problem)}")
         out = torch.empty_like(x)

@@ -10,6 +10,7 @@ mod folder;
 mod prior;
 mod problem;
 mod run;
+mod sample;
 mod watch;
 
 use pyo3::prelude::*;
@@ -25,7 +26,9 @@ mod _qcs {
     #[pymodule_export]
     use super::run::{likelihood_score, methods, picture, reconstruct, use_threads};
     #[pymodule_export]
-    use super::{command, digits};
+    use super::sample::sample;
+    #[pymodule_export]
+    use super::{command, digits, load_images};
 }
 
 /// The command line, as the program `qcs` has it; gives the exit code.
@@ -39,4 +42,22 @@ fn command(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
 fn digits(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let images = qcs::bundled::digits(0, None).map_err(errors::raised)?;
     arrays::of_images(py, images)
+}
+
+/// Images of a file or a folder, as the command reads them, `[B, C, H, W]`.
+#[pyfunction]
+#[pyo3(signature = (path, first, count=None))]
+fn load_images(
+    py: Python<'_>,
+    path: std::path::PathBuf,
+    first: usize,
+    count: Option<usize>,
+) -> PyResult<Bound<'_, PyAny>> {
+    let options = qcs::files::LoadOptions {
+        first,
+        count,
+        ..Default::default()
+    };
+    let images = py.detach(|| qcs::files::load_images(&path, &options));
+    arrays::of_images(py, images.map_err(errors::raised)?)
 }

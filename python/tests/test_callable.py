@@ -25,7 +25,7 @@ def calibrated(digits):
 
 
 def test_our_network_through_a_callable_is_our_network(problem, calibrated):
-    table = calibrated._native.measure_errors(problem.truth, 3, (9, 0.001, 20.0), 0)
+    table = calibrated._native.measure_errors(problem.truth, 3, (9, 0.001, 20.0), "cpu", 0)
     direct = qcs.reconstruct(problem, evaluations=6)
     called = qcs.reconstruct(problem, prior=calibrated, evaluations=6)
     # The table is of ten digits and not of the training set, so the steps differ, but not the picture.

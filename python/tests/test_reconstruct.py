@@ -172,7 +172,26 @@ def test_scipys_kind_of_operator_is_its_matrix(signs):
         qcs.reconstruct(y, Large(), 0.05)
 
 
+def test_operators_of_scipy_and_pylops_themselves(signs):
+    a, y, _ = signs
+    expected = qcs.reconstruct(y, a, 0.05, evaluations=3).mean
+    linalg = pytest.importorskip("scipy.sparse.linalg")
+    assert np.abs(qcs.reconstruct(y, linalg.aslinearoperator(a), 0.05, evaluations=3).mean - expected).max() < 1e-3
+    pylops = pytest.importorskip("pylops")
+    assert np.abs(qcs.reconstruct(y, pylops.MatrixMult(a), 0.05, evaluations=3).mean - expected).max() < 1e-3
+
+
 def test_other_measurements_by_the_same_matrix_are_the_same_problem(problem):
     again = problem.factorise().with_cells(problem.lower, problem.upper)
     assert repr(again) == repr(problem)
     assert qcs.reconstruct(again, evaluations=3).mean.tobytes() == qcs.reconstruct(problem, evaluations=3).mean.tobytes()
+
+
+def test_images_are_read_as_the_command_reads_them(digits, tmp_path):
+    np.save(tmp_path / "digits.npy", digits)
+    assert (qcs.load_images(tmp_path / "digits.npy") == digits).all()
+    assert (qcs.load_images(tmp_path / "digits.npy", first=4, count=2) == digits[4:6]).all()
+    with pytest.raises(FileNotFoundError):
+        qcs.load_images(tmp_path / "nothing.png")
+    with pytest.raises(qcs.Error):
+        qcs.load_images(tmp_path / "digits.npy", first=9, count=2)

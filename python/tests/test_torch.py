@@ -53,3 +53,22 @@ def test_modules_are_refused_with_the_reason():
         qcs.Prior.from_torch(Wiener(), (1, 28, 28), predicts="v")
     with pytest.raises(qcs.UsageError, match="range"):
         qcs.Prior.from_torch(Wiener(), (1, 28, 28), range=(1, 0))
+
+
+def test_a_module_with_our_weights_is_our_engine(problem):
+    import pathlib
+    import sys
+
+    pytest.importorskip("safetensors")
+    weights = pathlib.Path(__file__).resolve().parents[2] / "weights"
+    sys.path.insert(0, str(weights / "training"))
+    try:
+        import prior as files
+    finally:
+        sys.path.pop(0)
+    network, _ = files.load(weights / "mnist-unet.safetensors")
+    ours = qcs.Prior.load(weights / "mnist-unet.safetensors")
+    called = qcs.Prior.from_torch(network.image, (1, 28, 28), device="cpu", table=ours.table)
+    # 1e-6 were measured, which is rounding.
+    a, b = (qcs.reconstruct(problem, prior=prior, device="cpu") for prior in (ours, called))
+    assert np.abs(a.mean - b.mean).max() < 2e-5 and (a.evaluations == b.evaluations).all()

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::file::finite;
+use super::registry::image_of;
 use crate::files::safetensors::TensorFile;
 use crate::{Error, ImageShape, Result};
 
@@ -94,8 +95,10 @@ impl Denoiser {
         let measured = file
             .text(Self::SHAPE)
             .and_then(|shape| shape.parse::<ImageShape>().ok());
-        let trained = file.number::<usize>("image_size")?;
-        let trained = trained.map(|side| side.saturating_mul(side).saturating_mul(image.channels));
+        let trained = match file.text("image_size") {
+            Some(_) => Some(image_of(file, None, image.channels)?.len()),
+            None => None,
+        };
         let known = [
             Some(image.len()),
             Some(image.channels),
@@ -136,7 +139,10 @@ fn at_shape(mean: Vec<f32>, image: ImageShape) -> (Vec<f32>, f64) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::files::safetensors::{self, Slice, Tensor};
 
     #[test]
     fn a_mean_image_serves_another_size_by_the_mean_of_each_channel() {
@@ -146,5 +152,25 @@ mod tests {
         let (other, left_out) = at_shape(mean, ImageShape::new(2, 1, 3));
         assert_eq!(other, [0.5; 6]);
         assert_eq!(left_out, 0.125);
+    }
+
+    #[test]
+    fn a_file_may_say_the_size_of_its_images_by_one_side_or_by_two() {
+        let image = ImageShape::new(1, 4, 4);
+        let (mean, table) = ([0.5f32; 16], [0.1f32, 0.2]);
+        let vector = |name, values| Tensor::new(name, &[<[f32]>::len(values)], Slice::F32(values));
+        let [of_mean, levels, errors] = Denoiser::TENSORS;
+        let tensors = [vector(of_mean, &mean), vector(levels, &table), vector(errors, &table)];
+        let read = |size: &str| {
+            let metadata = BTreeMap::from([("image_size", size.to_owned()), (Denoiser::VARIANCE, "0.1".to_owned())]);
+            let mut bytes = Vec::new();
+            safetensors::write(&mut bytes, &tensors, &metadata).unwrap();
+            Denoiser::read(&TensorFile::parse(&bytes).unwrap(), image)
+        };
+        for size in ["4", "4,4"] {
+            assert_eq!(read(size).unwrap().unwrap().mean, mean, "{size}");
+        }
+        assert!(read("5,4").unwrap_err().to_string().contains("16 pixels"));
+        assert!(read("four").unwrap_err().to_string().contains("not a size"));
     }
 }

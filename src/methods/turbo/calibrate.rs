@@ -61,20 +61,25 @@ pub fn calibrate(
     count: usize,
     watch: &mut dyn FnMut(f64, f64),
 ) -> Result<Denoiser> {
-    calibrate_at(engine, prior, images, count, Levels::default(), watch)
+    let mut heard = |level, error| {
+        watch(level, error);
+        Ok(())
+    };
+    calibrate_at(engine, prior, images, count, Levels::default(), &mut heard)
 }
 
-/// The same at levels of the caller's choice: fewer for a denoiser that takes long, or those that it was trained for.
+/// The same at levels of the caller's choice: fewer for a denoiser that takes long, or those that it was trained for. An error of
+/// `watch` ends it.
 ///
 /// # Errors
-/// As [`calibrate`], and if the levels do not rise.
+/// As [`calibrate`], if the levels do not rise, and that of `watch`.
 pub fn calibrate_at(
     engine: &mut dyn Engine,
     prior: &Prior,
     images: &Images,
     count: usize,
     table: Levels,
-    watch: &mut dyn FnMut(f64, f64),
+    watch: &mut dyn FnMut(f64, f64) -> Result<()>,
 ) -> Result<Denoiser> {
     if images.count() < 2 || count == 0 {
         return Err(Error::usage("two images at least are needed to measure a prior"));
@@ -95,7 +100,7 @@ pub fn calibrate_at(
             (d - f64::from(*x)).powi(2)
         });
         let error = squares.sum::<f64>() / clean.data.len() as f64;
-        watch(level, error);
+        watch(level, error)?;
         let rises = errors.last().is_none_or(|&last| error as f32 > last);
         if !rises || !error.is_finite() {
             break;
