@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_line_turns_at_its_ends() {
-        let line = |len| (0..9).map(|at| reflected(at, len)).collect::<Vec<_>>();
+        let line = |len| core::array::from_fn::<u32, 9, _>(|at| reflected(at as u32, len));
         assert_eq!(line(4), [0, 1, 2, 3, 2, 1, 0, 1, 2]);
         assert_eq!(line(2), [0, 1, 0, 1, 0, 1, 0, 1, 0]);
         assert_eq!(line(1), [0; 9]);
