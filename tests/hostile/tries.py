@@ -5,6 +5,9 @@
 
 Prints a line to each try that surprises, then the counts by exit code and by kind of surprise. Needs Python and nothing else. A
 try is a setting-up, a command, and what must be true afterwards; it works in a folder of its own, which is removed.
+
+Counts of these 116 on two cores: of the program that they were found on 70 surprised; on 18 November 2026 none did, and they ended with exit
+code 0: 52, 1: 10, 2: 30, 3: 24. No panic, no abort, no hang, no lost file, no exit 0 with a wrong result.
 """
 
 import array, json, math, os, shutil, signal, stat, struct, subprocess, sys, tempfile, time
