@@ -396,7 +396,7 @@ def table(results):
                 text = f"{psnr:.2f} / {ssim:.3f}"
                 shown.append(f"**{text}**" if psnr >= best[bits] - 1e-9 else text)
             low, high = (f([r["evaluations"] for r in mine.values()]) for f in (min, max))
-            evaluations = f"{low:.0f}" if round(low) == round(high) else f"{low:.0f} to {high:.0f}"
+            evaluations = "–" if high == 0 else f"{low:.0f}" if round(low) == round(high) else f"{low:.0f} to {high:.0f}"
             seconds = np.mean([r["seconds"] for r in mine.values()])
             lines += [f"| {name} | " + " | ".join(shown) + f" | {evaluations} | {seconds:.2g} |"]
         lines += [""]

@@ -157,20 +157,21 @@ mod tests {
     #[test]
     fn a_file_may_say_the_size_of_its_images_by_one_side_or_by_two() {
         let image = ImageShape::new(1, 4, 4);
-        let (mean, table) = ([0.5f32; 16], [0.1f32, 0.2]);
-        let vector = |name, values| Tensor::new(name, &[<[f32]>::len(values)], Slice::F32(values));
-        let [of_mean, levels, errors] = Denoiser::TENSORS;
-        let tensors = [vector(of_mean, &mean), vector(levels, &table), vector(errors, &table)];
-        let read = |size: &str| {
+        let table = [0.1f32, 0.2];
+        let read = |mean: &[f32], size: &str| {
+            let vector = |name, values| Tensor::new(name, &[<[f32]>::len(values)], Slice::F32(values));
+            let [of_mean, levels, errors] = Denoiser::TENSORS;
+            let tensors = [vector(of_mean, mean), vector(levels, &table), vector(errors, &table)];
             let metadata = BTreeMap::from([("image_size", size.to_owned()), (Denoiser::VARIANCE, "0.1".to_owned())]);
             let mut bytes = Vec::new();
             safetensors::write(&mut bytes, &tensors, &metadata).unwrap();
             Denoiser::read(&TensorFile::parse(&bytes).unwrap(), image)
         };
-        for size in ["4", "4,4"] {
-            assert_eq!(read(size).unwrap().unwrap().mean, mean, "{size}");
+        for (pixels, size) in [(16, "4"), (16, "4,4"), (20, "5,4")] {
+            let denoiser = read(&vec![0.5; pixels], size).unwrap().unwrap();
+            assert_eq!(denoiser.mean, [0.5; 16], "{size}");
         }
-        assert!(read("5,4").unwrap_err().to_string().contains("16 pixels"));
-        assert!(read("four").unwrap_err().to_string().contains("not a size"));
+        assert!(read(&[0.5; 20], "4,4").unwrap_err().to_string().contains("20 pixels"));
+        assert!(read(&[0.5; 16], "four").unwrap_err().to_string().contains("not a size"));
     }
 }
