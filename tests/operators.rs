@@ -10,7 +10,7 @@ use qcs::problem::{
     Cells, Ensemble, Factor, Matrix, Measurements, Operator, Parts, Problem, Sensing, Simulation, Spectrum, Structure,
 };
 use qcs::reconstruct::{Driver, Unobserved};
-use qcs::{ImageShape, Images};
+use qcs::{ImageShape, Images, Job, Linear, Method, Prior};
 
 mod engines;
 mod small;
@@ -316,4 +316,32 @@ fn thresholds_of_dither_lie_at_the_cells_ends_and_tell_the_contrast() {
         .unwrap_err()
         .to_string();
     assert!(message.contains("dither is for 1 bit"), "{message}");
+}
+
+#[test]
+fn least_squares_of_fine_cells_of_an_invertible_matrix_give_the_image_back() {
+    let a = Matrix::from_f32(
+        4,
+        4,
+        vec![
+            2.0, 1.0, 0.0, 0.0, 0.0, 2.0, 1.0, 0.0, 0.0, 0.0, 2.0, 1.0, 1.0, 0.0, 0.0, 2.0,
+        ],
+    )
+    .unwrap();
+    let x = [0.1, 0.9, 0.4, 0.6];
+    let z = a.times(&x);
+    let lower: Vec<f64> = z.iter().map(|z| z - 1e-7).collect();
+    let upper = z.iter().map(|z| z + 1e-7).collect();
+    let problem = Problem::new(a, Cells::new(4, lower, upper).unwrap(), 0.0).unwrap();
+    let prior = Prior::random_of_width(8, ImageShape::new(1, 2, 2), 0);
+    let found = Job::new(&problem, &prior, Method::Linear(Linear::default()))
+        .run()
+        .unwrap();
+    let error = found
+        .mean
+        .data
+        .iter()
+        .zip(x)
+        .map(|(&found, x)| (f64::from(found) - x).abs());
+    assert!(error.fold(0.0, f64::max) < 1e-5);
 }
