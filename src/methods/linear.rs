@@ -7,7 +7,7 @@ use super::options::{Setting, options, positive};
 use super::{Algorithm, Direct, Given, Kind, Left, MethodOptions, Options, Pass, Preset, Samples};
 use crate::prior::Prior;
 use crate::problem::Problem;
-use crate::{Error, Images, Result};
+use crate::{Error, Result};
 
 options! {
     /// Linear least squares of the cells' middles: a baseline without a prior.
@@ -87,13 +87,7 @@ impl Algorithm for LeastSquares {
     }
 
     fn outcome(&self, given: Given<'_>, left: &Left) -> Samples {
-        Samples {
-            states: Images::new(given.prior.image(), left.values("x")),
-            chains: given.chains,
-            diverged: Vec::new(),
-            seconds: left.seconds,
-            estimate: None,
-        }
+        left.computed(given)
     }
 }
 

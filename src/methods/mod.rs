@@ -119,6 +119,17 @@ pub struct Left {
 }
 
 impl Left {
+    /// The samples of a method that computed its states on the host: nothing diverges there, and no mean is estimated.
+    fn computed(&self, given: Given<'_>) -> Samples {
+        Samples {
+            states: Images::new(given.prior.image(), self.values("x")),
+            chains: given.chains,
+            diverged: Vec::new(),
+            seconds: self.seconds,
+            estimate: None,
+        }
+    }
+
     /// The values of a name.
     ///
     /// # Panics

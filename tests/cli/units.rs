@@ -64,43 +64,50 @@ fn samples(place: &Place, path: &str) -> Vec<f32> {
     npy::read(place.path(path)).unwrap().to_f32().into_owned()
 }
 
+const METHODS: [&str; 6] = ["ep", "diag", "turbo", "bipg", "oneshot", "linear"];
+
+/// Powers of two and others, small and large.
+const UNITS: [(&str, f64); 4] = [
+    ("small", 1.0 / (1u64 << 30) as f64),
+    ("large", (1u64 << 30) as f64),
+    ("million", 1e6),
+    ("billionth", 1e-9),
+];
+
+fn run_all(place: &Place, name: &str) {
+    place.succeeds(&format!(
+        "run {name}.safetensors --out {name} --model model.safetensors --generator vae.safetensors --method {} \
+         --levels 5 --evaluations 3 --iterations 2 --projection-steps 5 --restarts 1 --pictures none --quiet",
+        METHODS.join(",")
+    ));
+}
+
+/// Whether a run of a problem in other units gave the images of the run `whole`.
+fn assert_same_images(place: &Place, name: &str, whole: &str, unit: f64) {
+    for method in METHODS {
+        let of = |run: &str| samples(place, &format!("{run}/{method}/samples.npy"));
+        let pairs = of(name).into_iter().zip(of(whole));
+        let distance = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        // A power of two changes no bit. Another unit rounds, and its EP begins at another precision.
+        let allowed = match (unit.log2().fract() == 0.0, method) {
+            (true, _) => 0.0,
+            (false, "ep") => 0.2,
+            (false, _) => 1e-3,
+        };
+        assert!(distance <= allowed, "{name}, {method}: {distance}");
+    }
+}
+
 #[test]
 fn an_image_does_not_depend_on_the_units_of_the_problem_by_any_method() {
     let place = baselines::place(|_, _| {});
     turbo::with_table(&place, |_, _| {});
     place.succeeds("measure images.npy -o problem.safetensors -m 60 --bits 1 --seed 7");
-    let methods = ["ep", "diag", "turbo", "bipg", "oneshot", "linear"];
-    let run = |name: &str| {
-        place.succeeds(&format!(
-            "run {name}.safetensors --out {name} --model model.safetensors --generator vae.safetensors --method {} \
-             --levels 5 --evaluations 3 --iterations 2 --projection-steps 5 --restarts 1 --pictures none --quiet",
-            methods.join(",")
-        ));
-    };
-    run("problem");
-    for (name, unit) in [
-        ("small", 2f64.powi(-30)),
-        ("large", 2f64.powi(30)),
-        ("million", 1e6),
-        ("billionth", 1e-9),
-    ] {
+    run_all(&place, "problem");
+    for (name, unit) in UNITS {
         write_scaled(&place, &format!("{name}.safetensors"), |_| unit, 0.05 * unit);
-        run(name);
-        for method in methods {
-            let of = |run: &str| samples(&place, &format!("{run}/{method}/samples.npy"));
-            let distance = of(name)
-                .iter()
-                .zip(of("problem"))
-                .map(|(a, b)| (a - b).abs())
-                .fold(0.0, f32::max);
-            // A power of two changes no bit. Another unit rounds, and its EP begins at another precision.
-            let allowed = match (unit.log2().fract() == 0.0, method) {
-                (true, _) => 0.0,
-                (false, "ep") => 0.2,
-                (false, _) => 1e-3,
-            };
-            assert!(distance <= allowed, "{name}, {method}: {distance}");
-        }
+        run_all(&place, name);
+        assert_same_images(&place, name, "problem", unit);
     }
 }
 
@@ -108,55 +115,19 @@ fn an_image_does_not_depend_on_the_units_of_the_problem_by_any_method() {
 fn an_image_does_not_depend_on_the_units_of_an_operator_without_a_matrix() {
     let place = baselines::place(|_, _| {});
     turbo::with_table(&place, |_, _| {});
-    let methods = ["ep", "diag", "turbo", "bipg", "oneshot"];
-    let run = |name: &str| {
-        place.succeeds(&format!(
-            "run {name}.safetensors --out {name} --model model.safetensors --generator vae.safetensors --method {} \
-             --levels 5 --evaluations 3 --iterations 2 --projection-steps 5 --restarts 1 --pictures none --quiet",
-            methods.join(",")
-        ));
-    };
     for matrix in ["hadamard", "separable"] {
+        let drawn = format!("{matrix}.safetensors");
         place.succeeds(&format!(
-            "measure images.npy -o {matrix}.safetensors --matrix {matrix} -m 50% --bits 1 --seed 7"
+            "measure images.npy -o {drawn} --matrix {matrix} -m 50% --bits 1 --seed 7"
         ));
         let whole = format!("{matrix}-1");
-        write_structured(
-            &place,
-            &format!("{matrix}.safetensors"),
-            &format!("{whole}.safetensors"),
-            1.0,
-        );
-        run(&whole);
-        for (name, unit) in [
-            ("small", 2f64.powi(-30)),
-            ("large", 2f64.powi(30)),
-            ("million", 1e6),
-            ("billionth", 1e-9),
-        ] {
+        write_structured(&place, &drawn, &format!("{whole}.safetensors"), 1.0);
+        run_all(&place, &whole);
+        for (name, unit) in UNITS {
             let name = format!("{matrix}-{name}");
-            write_structured(
-                &place,
-                &format!("{matrix}.safetensors"),
-                &format!("{name}.safetensors"),
-                unit,
-            );
-            run(&name);
-            for method in methods {
-                let of = |run: &str| samples(&place, &format!("{run}/{method}/samples.npy"));
-                let distance = of(&name)
-                    .iter()
-                    .zip(of(&whole))
-                    .map(|(a, b)| (a - b).abs())
-                    .fold(0.0, f32::max);
-                // As above.
-                let allowed = match (unit.log2().fract() == 0.0, method) {
-                    (true, _) => 0.0,
-                    (false, "ep") => 0.2,
-                    (false, _) => 1e-3,
-                };
-                assert!(distance <= allowed, "{name}, {method}: {distance}");
-            }
+            write_structured(&place, &drawn, &format!("{name}.safetensors"), unit);
+            run_all(&place, &name);
+            assert_same_images(&place, &name, &whole, unit);
         }
     }
 }

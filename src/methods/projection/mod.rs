@@ -14,7 +14,7 @@ pub use options::{NormRule, Projection, ProjectionSettings};
 use super::{Algorithm, BIPG, Direct, Given, Kind, Left, MethodOptions, ONE_SHOT, Options, Pass, Preset, Samples};
 use crate::prior::{Generator, Prior};
 use crate::problem::Problem;
-use crate::{Error, Images, Result};
+use crate::{Error, Result};
 use project::Projector;
 
 /// What is projected.
@@ -109,13 +109,7 @@ impl Algorithm for Baseline {
     }
 
     fn outcome(&self, given: Given<'_>, left: &Left) -> Samples {
-        Samples {
-            states: Images::new(given.prior.image(), left.values("x")),
-            chains: given.chains,
-            diverged: Vec::new(),
-            seconds: left.seconds,
-            estimate: None,
-        }
+        left.computed(given)
     }
 }
 
