@@ -4,7 +4,7 @@ use qcs_kernels::network::group_norm::Terms;
 use qcs_kernels::network::resample::Resampling;
 
 use super::{Level, Resample, Unit, UnitNetwork};
-use crate::plan::{Activation, Contents, GroupNorm, LevelTerms, NetworkOp, TensorId};
+use crate::plan::{Activation, Contents, Embed, GroupNorm, LevelTerms, NetworkOp, TensorId};
 use crate::prior::layers::Layers;
 
 /// The terms of the level, of which each block takes the next ones.
@@ -103,7 +103,7 @@ impl Layers<'_> {
             .as_ref()
             .map(|steps| self.plan.param(UnitNetwork::STEPS.into(), &[2 * steps.count]));
         let output = self.plan.temporary(Contents::F32(described.width));
-        self.plan.push(NetworkOp::Embed {
+        self.plan.push(Embed {
             level,
             told: described.told(),
             cosines_first: described.cosines_first,
