@@ -4,6 +4,7 @@
 //! is a method with none left open: it says what the driver must know, the passes over the states, each a plan and its
 //! steps, and what is told of a state afterwards.
 
+mod handle;
 pub mod langevin;
 mod linear;
 mod method;
@@ -16,6 +17,7 @@ pub mod turbo;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+pub use handle::{Handle, Held, Number};
 pub use langevin::{QcsSgm, QcsSgmPlus};
 pub use linear::Linear;
 pub use method::{
@@ -28,11 +30,27 @@ pub use score::{ScorePlan, likelihood_score, prior_score};
 pub use turbo::Turbo;
 
 use crate::engine::Wait;
-use crate::plan::{Plan, Step, Target, TensorId};
+use crate::plan::{Plan, PlanBuilder, Sites, Step, Target, TensorId};
 use crate::prior::Prior;
 use crate::problem::Problem;
 use crate::{Images, Result};
 use method::MethodOptions;
+
+/// The sample of a state, whatever drew it.
+pub(crate) const X: Handle<f32> = Handle::new("x");
+
+/// EP's iterations, of all rounds together
+pub(crate) const EP_ITERATIONS: Handle<u32> = Handle::new("ep_iterations");
+
+/// EP's sites, where a method carries them on.
+fn site_handles(plan: &PlanBuilder, sites: Sites) -> [Held; 4] {
+    [
+        Handle::<f64>::new("z").at(plan, sites.z),
+        Handle::<f64>::new("h_g").at(plan, sites.h_g),
+        Handle::<f64>::new("tau_g").at(plan, sites.tau_g),
+        EP_ITERATIONS.at(plan, sites.count),
+    ]
+}
 
 /// What a method works on: a prior and, unless it draws from the prior alone, a problem.
 #[derive(Clone, Copy)]
@@ -101,19 +119,19 @@ pub struct BatchPlan {
     /// One u32 per state, where each goes on by itself: the steps that it has behind it, 0 for one that begins. Then a state
     /// that is done makes room for another one at once. Without, a batch begins and ends together.
     pub counter: Option<TensorId>,
-    /// What an earlier pass left of a state's image, by name: written before the state begins
-    pub from: Vec<(&'static str, TensorId)>,
-    /// Everything that a state in work is, by name: what a checkpoint holds, enough to go on from
-    pub state: Vec<(&'static str, TensorId)>,
-    /// What is kept of a finished state, by name
-    pub left: Vec<(&'static str, TensorId)>,
+    /// What an earlier pass left of a state's image: written before the state begins
+    pub from: Vec<Held>,
+    /// Everything that a state in work is: what a checkpoint holds, enough to go on from
+    pub state: Vec<Held>,
+    /// What is kept of a finished state
+    pub left: Vec<Held>,
 }
 
 /// What the passes left of all states.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Left {
-    /// `[states, …]` for each name, in the type that the plan gave it
-    pub values: BTreeMap<String, Vec<u8>>,
+    /// `[states, …]` for each name, as a checkpoint has it
+    pub(crate) values: BTreeMap<String, Vec<u8>>,
     /// Time it took, over all sessions of the run
     pub seconds: f64,
 }
@@ -122,7 +140,7 @@ impl Left {
     /// The samples of a method that computed its states on the host: nothing diverges there, and no mean is estimated.
     fn computed(&self, given: Given<'_>) -> Samples {
         Samples {
-            states: Images::new(given.prior.image(), self.values("x")),
+            states: Images::new(given.prior.image(), self.values(X)),
             chains: given.chains,
             diverged: Vec::new(),
             seconds: self.seconds,
@@ -130,12 +148,12 @@ impl Left {
         }
     }
 
-    /// The values of a name.
+    /// A value of all states, one after the other.
     ///
     /// # Panics
-    /// If no pass left something under that name.
-    pub fn values<T: bytemuck::Pod>(&self, name: &str) -> Vec<T> {
-        bytemuck::pod_collect_to_vec(&self.values[name])
+    /// If no pass left it.
+    pub fn values<T: Number>(&self, handle: Handle<T>) -> Vec<T> {
+        bytemuck::pod_collect_to_vec(&self.values[handle.name])
     }
 }
 

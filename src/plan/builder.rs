@@ -1,12 +1,12 @@
 //! Writing a plan down: declare tensors and weights, push ops, then let lifetimes decide the arena.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
-use super::arena::{Fork, Lifetime, place};
+use super::arena::{Lifetime, place};
+use super::fork::Fork;
 use super::{
-    Contents, Conv, GroupNorm, Instruction, NetworkOp, Op, Param, ParamId, Plan, Prepared, Program, Target, Tensor,
-    TensorId,
+    Contents, Conv, GroupNorm, Instruction, NetworkOp, Op, Operands, Param, ParamId, Plan, Prepared, Program, Target,
+    Tensor, TensorId,
 };
 
 /// Collects tensors, weights and ops; [`finish`](Self::finish) makes the [`Plan`].
@@ -132,8 +132,8 @@ impl PlanBuilder {
             first: at,
             last: at,
         }));
-        let fork = if target.forks() { self.fork() } else { Fork::default() };
-        let (offsets, arena_bytes) = place(&blocks, &fork);
+        let (before, fork) = self.fork(target);
+        let (offsets, arena_bytes) = place(&blocks, &fork.shifted(before));
         for (tensor, &offset) in self.tensors.iter_mut().zip(&offsets) {
             tensor.offset = offset;
         }
@@ -145,17 +145,8 @@ impl PlanBuilder {
                 scratch: start..start + bytes,
             });
         }
-        let before = self
-            .ops
-            .iter()
-            .take_while(|(program, _)| *program != Program::Step)
-            .count();
-        let of_step = |run: Range<usize>| run.start.saturating_sub(before)..run.end.saturating_sub(before);
         Plan {
-            fork: Fork {
-                main: of_step(fork.main),
-                side: of_step(fork.side),
-            },
+            fork,
             batch: self.batch,
             channel_block: self.channel_block,
             arena_bytes,
@@ -234,38 +225,24 @@ impl PlanBuilder {
         }
     }
 
-    /// The network of a step and the likelihood behind it, if neither needs the other and all products are the likelihood's:
-    /// then a device may compute both at once.
-    fn fork(&self) -> Fork {
-        let room = |at: usize| match self.ops.get(at) {
-            Some((Program::Step, Op::Network(_))) => 1,
-            Some((Program::Step, Op::Product(_) | Op::Likelihood(_))) => 2,
-            _ => 0,
+    /// Where the ops of a step begin, and their fork, if the target has a use for it.
+    fn fork(&self, target: &dyn Target) -> (usize, Fork) {
+        let is_step = |(program, _): &&(Program, Op)| *program == Program::Step;
+        let before = self.ops.iter().take_while(|op| !is_step(op)).count();
+        let step = self.ops[before..].iter().take_while(is_step);
+        let operands: Vec<Operands> = step.map(|(_, op)| op.operands()).collect();
+        let all = self.ops.iter().filter(is_step).count();
+        assert_eq!(
+            operands.len(),
+            all,
+            "the ops of a program are pushed one after the other"
+        );
+        let fork = if target.forks() {
+            Fork::of(&operands)
+        } else {
+            Fork::default()
         };
-        let run = |from: usize, of: i32| (from..).find(|&at| room(at) != of).unwrap_or(from);
-        let Some(start) = (0..self.ops.len()).find(|&at| room(at) == 1) else {
-            return Fork::default();
-        };
-        let middle = run(start, 1);
-        let end = run(middle, 2);
-        let touched = |run: Range<usize>, writes: bool| -> Vec<TensorId> {
-            let operands = self.ops[run].iter().map(|(_, op)| op.operands());
-            operands
-                .flat_map(|o| if writes { o.writes } else { [o.reads, o.writes].concat() })
-                .collect()
-        };
-        let clash = |one: Range<usize>, other: Range<usize>| {
-            let (written, used) = (touched(one, true), touched(other, false));
-            written.iter().any(|id| used.contains(id))
-        };
-        let elsewhere = (0..start).chain(end..self.ops.len()).any(|at| room(at) != 0);
-        if middle == end || elsewhere || clash(start..middle, middle..end) || clash(middle..end, start..middle) {
-            return Fork::default();
-        }
-        Fork {
-            main: start..middle,
-            side: middle..end,
-        }
+        (before, fork)
     }
 
     fn lifetimes(&self) -> Vec<Lifetime> {

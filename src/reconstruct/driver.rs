@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::checkpoint::{Checkpoint, Slot};
+use super::checkpoint::{At, Checkpoint, Slot};
 use crate::engine::{Constants, Engine, Session, State};
 use crate::methods::options::between;
-use crate::methods::{Algorithm, BatchPlan, Given, Left, Pass, Samples};
+use crate::methods::{Algorithm, BatchPlan, Given, Held, Left, Pass, Samples};
 use crate::plan::{Plan, Program, Step};
 use crate::{Error, ImageShape, Result};
 
@@ -115,7 +115,7 @@ impl Driver<'_> {
             evaluations: 0,
         };
         for (index, work) in works.iter().enumerate() {
-            if index == run.pass {
+            if run.at == At::Pass(index) {
                 if work.run(engine, &mut run, &mut watch)? == Next::Stop {
                     return Ok(Outcome::Stopped);
                 }
@@ -356,8 +356,8 @@ impl Batches<'_> {
             run.slots = vec![Slot::default(); self.compiled.plan.batch];
         } else {
             self.bind(run)?;
-            for (name, tensor) in &self.compiled.state {
-                self.session.write(*tensor, &run.work[*name])?;
+            for &Held { name, tensor } in &self.compiled.state {
+                self.session.write(tensor, &run.work[name])?;
             }
         }
         loop {
@@ -430,7 +430,7 @@ impl Batches<'_> {
             let zero = [0; 4];
             self.write_rows(counter, &begun, |_| &zero)?;
         }
-        for &(name, tensor) in &self.compiled.from {
+        for &Held { name, tensor } in &self.compiled.from {
             let values = &run.left.values[name];
             let row = values.len() / self.work.driver.images;
             let of = |slot: usize| {
@@ -493,7 +493,7 @@ impl Batches<'_> {
         if self.compiled.counter.is_none() {
             self.session.execute(Program::Finish, last - 1)?;
         }
-        for &(name, tensor) in &self.compiled.left {
+        for &Held { name, tensor } in &self.compiled.left {
             let mut bytes = vec![0; self.compiled.plan.tensor(tensor).bytes];
             self.session.read(tensor, &mut bytes)?;
             let row = bytes.len() / batch;
@@ -515,7 +515,7 @@ impl Batches<'_> {
 
     /// Takes over the states in work from the device.
     fn take(&mut self, run: &mut Checkpoint) -> Result<()> {
-        for &(name, tensor) in &self.compiled.state {
+        for &Held { name, tensor } in &self.compiled.state {
             let bytes = run.work.entry(name.to_owned()).or_default();
             bytes.resize(self.compiled.plan.tensor(tensor).bytes, 0);
             self.session.read(tensor, bytes)?;

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 
 use super::{Constants, Engine, Precision, State};
 use crate::ImageShape;
-use crate::plan::{Contents, Op, Param, ParamId, Plan, PlanBuilder, Program, Step, Target, TensorId};
+use crate::plan::{Contents, LangevinNumbers, Op, Param, ParamId, Plan, PlanBuilder, Program, Step, Target, TensorId};
 use crate::prior::{Network, Prior};
 use crate::problem::Problem;
 
@@ -254,10 +254,12 @@ impl<'a> Builder<'a> {
         let mut plan = PlanBuilder::new(batch, target);
         plan.begin(Program::Step);
         let nowhere = Step {
-            beta: f64::NAN,
-            alpha: f64::NAN,
-            noise: f64::NAN,
-            momentum: f64::NAN,
+            langevin: LangevinNumbers {
+                beta: f64::NAN,
+                alpha: f64::NAN,
+                noise: f64::NAN,
+                momentum: f64::NAN,
+            },
             ..Step::default()
         };
         Self {

@@ -145,6 +145,21 @@ fn prepare(device: &Device, caller: &Caller<'_>, with_blas: bool) -> Result<Vec<
     Program::ALL.into_iter().map(program).collect()
 }
 
+/// Where a step multiplies by U. A library works on one lane at a time: none where both branches would need it.
+fn lane_of_products(plan: &Plan) -> Option<Lane> {
+    let side = &plan.fork().side;
+    let rotates = |(at, i): (usize, &Instruction)| match i.op {
+        Op::Product(op) => op.rotates().then(|| side.contains(&at)),
+        _ => None,
+    };
+    let mut aside = plan.program(Program::Step).iter().enumerate().filter_map(rotates);
+    match aside.next() {
+        Some(first) if aside.any(|other| other != first) => None,
+        Some(true) => Some(Lane::Side),
+        Some(false) | None => Some(Lane::Main),
+    }
+}
+
 /// Multiplies once by each way that cuBLAS will multiply inside of a graph, and waits: a library loads its kernels when they
 /// are first launched, which drivers before CUDA 12.3 refuse while a stream is being captured. The tensors are zeros, and
 /// stay so.
@@ -175,6 +190,7 @@ impl<'a> CudaSession<'a> {
         if !plan.params().is_empty() && constants.prior.is_none() {
             return Err(Error::Failed("the plan has a network but there is no prior".into()));
         }
+        let blas = blas.filter(|_| lane_of_products(plan).is_some());
         let layout = Layout::new(plan, constants, precision, blas.is_some());
         let memory = device.allocate(layout.bytes)?;
         let spectrum = match constants.problem {
@@ -199,12 +215,7 @@ impl<'a> CudaSession<'a> {
         let mut programs = prepare(device, &caller, blas.is_some())?;
         let (mut lent, mut without_blas) = (None, None);
         if let Some(library) = blas {
-            // The products are those of the branch, if there is one.
-            let lane = if plan.fork().side.is_empty() {
-                Lane::Main
-            } else {
-                Lane::Side
-            };
+            let lane = lane_of_products(plan).expect("else there is no library here");
             let workspace = memory.address() + layout.workspace as u64;
             // SAFETY: so much is reserved there, and the graph goes before it; the session alone computes products.
             lent = Some(unsafe { library.lend_workspace(device.lane(lane), workspace)? });
@@ -262,7 +273,7 @@ impl<'a> CudaSession<'a> {
             .try_for_each(|ready| ready.launch(&self.device, self.blas, Lane::Main))
     }
 
-    /// The ops of a step with the likelihood beside the network, to be captured.
+    /// The ops of a step, its two branches side by side, to be captured.
     fn launch_branches(&self) -> Result<()> {
         let Fork { main, side } = self.plan.fork();
         for (at, op) in self.programs[Program::Step as usize].iter().enumerate() {

@@ -10,7 +10,7 @@ mod tests;
 pub use options::{EpRule, QcsSgm, QcsSgmPlus};
 pub use settings::{Dynamics, LangevinSettings, LangevinSteps};
 
-use super::{Algorithm, BatchPlan, Divergence, Given, Kind, Left, MethodOptions, Pass, Preset, Samples};
+use super::{Algorithm, BatchPlan, Divergence, Given, Kind, Left, MethodOptions, Pass, Preset, Samples, X};
 use crate::likelihood::{Diag, Ep, Likelihood};
 use crate::plan::{Step, Target};
 use crate::prior::Prior;
@@ -68,7 +68,7 @@ impl Algorithm for LangevinSettings {
     }
 
     fn outcome(&self, given: Given<'_>, left: &Left) -> Samples {
-        let frozen = left.values::<u32>("frozen");
+        let frozen = left.values(plan::FROZEN);
         let divergence = |(state, &frozen): (usize, &u32)| {
             let (level, step) = self.place((frozen as usize).checked_sub(1)?);
             Some(Divergence {
@@ -80,7 +80,7 @@ impl Algorithm for LangevinSettings {
             })
         };
         Samples {
-            states: Images::new(given.prior.image(), left.values("x")),
+            states: Images::new(given.prior.image(), left.values(X)),
             chains: given.chains,
             diverged: frozen.iter().enumerate().filter_map(divergence).collect(),
             seconds: left.seconds,

@@ -17,7 +17,8 @@ pub use calibrate::{LEVELS, Levels, calibrate, calibrate_at};
 pub use options::{Turbo, TurboSettings};
 
 use super::{
-    Algorithm, BatchPlan, Divergence, Estimate, Given, Kind, Left, MethodOptions, Options, Pass, Preset, Samples,
+    Algorithm, BatchPlan, Divergence, EP_ITERATIONS, Estimate, Given, Handle, Kind, Left, MethodOptions, Options, Pass,
+    Preset, Samples, X,
 };
 use crate::error::Remedy;
 use crate::plan::{Step, Target};
@@ -68,18 +69,13 @@ impl Algorithm for TurboSettings {
 
     fn outcome(&self, given: Given<'_>, left: &Left) -> Samples {
         let shape = given.prior.image();
-        let d = Images::new(shape, left.values("d"));
-        let numbers = left.values::<f64>("scalars");
+        let d = Images::new(shape, left.values(plan::D));
+        let numbers = left.values(plan::SCALARS);
         let eta = numbers
             .chunks_exact(Scalars::LEN)
             .map(|values| Scalars::of(values.try_into().expect("chunks of that length")).eta);
-        let counts = |name: &str| {
-            left.values::<u32>(name)
-                .into_iter()
-                .map(|count| count as usize)
-                .collect()
-        };
-        let (evaluations, done): (Vec<usize>, _) = (counts("steps"), left.values::<u32>("done"));
+        let counts = |handle: Handle<u32>| left.values(handle).into_iter().map(|count| count as usize).collect();
+        let (evaluations, done): (Vec<usize>, _) = (counts(plan::STEPS), left.values(plan::DONE));
         let mut diverged = Vec::new();
         for image in (0..done.len()).filter(|&image| done[image] == BROKEN) {
             diverged.extend((0..given.chains).map(|chain| Divergence {
@@ -92,7 +88,7 @@ impl Algorithm for TurboSettings {
         }
         Samples {
             states: if given.chains > 1 {
-                Images::new(shape, left.values("x"))
+                Images::new(shape, left.values(X))
             } else {
                 d.clone()
             },
@@ -103,7 +99,7 @@ impl Algorithm for TurboSettings {
                 mean: d,
                 predicted_error: eta.map(f64::sqrt).collect(),
                 evaluations,
-                ep_iterations: counts("ep_iterations"),
+                ep_iterations: counts(EP_ITERATIONS),
             }),
         }
     }
