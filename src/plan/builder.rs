@@ -38,7 +38,10 @@ impl PlanBuilder {
     pub(super) fn again(plan: &Plan, batch: usize, target: &dyn Target) -> Self {
         let mut builder = Self::new(batch, target);
         for tensor in plan.tensors() {
-            builder.tensor(tensor.contents, tensor.persistent);
+            match tensor.behind {
+                Some(of) => builder.guard(of, tensor.contents),
+                None => builder.tensor(tensor.contents, tensor.persistent),
+            };
         }
         for param in plan.params() {
             builder.param(param.name.clone(), &param.shape);
@@ -82,6 +85,14 @@ impl PlanBuilder {
         self.tensors[id.0 as usize].persistent = true;
     }
 
+    /// A tensor that keeps its value and begins where another ends, without a gap: what an op writes past the end of that one
+    /// is found here. For tests.
+    pub fn guard(&mut self, of: TensorId, contents: Contents) -> TensorId {
+        let id = self.tensor(contents, true);
+        self.tensors[id.0 as usize].behind = Some(of);
+        id
+    }
+
     fn tensor(&mut self, contents: Contents, persistent: bool) -> TensorId {
         let id = TensorId(self.tensors.len() as u32);
         self.tensors.push(Tensor {
@@ -89,6 +100,7 @@ impl PlanBuilder {
             offset: 0,
             bytes: self.batch * contents.bytes(self.channel_block),
             persistent,
+            behind: None,
         });
         id
     }
@@ -136,6 +148,12 @@ impl PlanBuilder {
         let (offsets, arena_bytes) = place(&blocks, &fork.shifted(before));
         for (tensor, &offset) in self.tensors.iter_mut().zip(&offsets) {
             tensor.offset = offset;
+        }
+        for at in 0..self.tensors.len() {
+            if let Some(of) = self.tensors[at].behind {
+                let of = self.tensors[of.0 as usize];
+                self.tensors[at].offset = of.offset + of.bytes;
+            }
         }
         let mut programs: [Vec<Instruction>; Program::COUNT] = Default::default();
         let scratch_offsets = &offsets[self.tensors.len()..];
@@ -276,6 +294,12 @@ impl PlanBuilder {
                 last,
             }
         };
-        self.tensors.iter().zip(&spans).map(of).collect()
+        let mut lifetimes: Vec<Lifetime> = self.tensors.iter().zip(&spans).map(of).collect();
+        for (at, tensor) in self.tensors.iter().enumerate() {
+            if let Some(of) = tensor.behind {
+                lifetimes[of.0 as usize].bytes += std::mem::take(&mut lifetimes[at].bytes);
+            }
+        }
+        lifetimes
     }
 }

@@ -67,6 +67,8 @@ pub struct Tensor {
     pub bytes: usize,
     /// Keeps its value from one execution to the next.
     pub persistent: bool,
+    /// The tensor that it lies right behind, where it is a [guard](PlanBuilder::guard)
+    pub behind: Option<TensorId>,
 }
 
 /// Every tensor starts at a multiple of this many bytes: a cache line, and a GPU's widest load.

@@ -11,6 +11,16 @@ use crate::reconstruct::{Checkpoint, Next, Observer, Progress};
 /// Checkpoints are at least this far apart: a run loses no more, and writing them costs nothing that counts.
 const EVERY: Duration = Duration::from_secs(3);
 
+/// The environment may say another number of seconds, for slow disks and for tests.
+const VARIABLE: &str = "QCS_CHECKPOINT_SECONDS";
+
+fn every() -> Duration {
+    let seconds = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .unwrap_or(EVERY)
+}
+
 /// What the caller of a run wants to know and to decide.
 pub trait Hooks {
     /// A method begins, from its start or from a checkpoint.
@@ -43,6 +53,7 @@ impl Hooks for () {
 pub(super) struct Keeper<'a> {
     hooks: &'a mut dyn Hooks,
     last: Instant,
+    every: Duration,
     /// Of the whole run
     images: usize,
     /// The block in work: its images, its file, and what is written into it to tell it from others
@@ -60,6 +71,7 @@ impl<'a> Keeper<'a> {
         Self {
             hooks,
             last: Instant::now(),
+            every: every(),
             images,
             block: 0..0,
             path: PathBuf::new(),
@@ -99,7 +111,7 @@ impl Observer for Keeper<'_> {
         self.hooks.progress(&of_run);
         if self.hooks.stop() {
             Next::Stop
-        } else if progress.at_stage_end && self.last.elapsed() >= EVERY {
+        } else if progress.at_stage_end && self.last.elapsed() >= self.every {
             Next::Checkpoint
         } else {
             Next::Continue

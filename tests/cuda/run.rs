@@ -331,19 +331,32 @@ fn what_the_host_hands_over_is_waited_for() {
     assert!(count(&stats, "/synchronisations") >= copies, "{stats}");
 }
 
+/// Waits until the condition does not hold any more, or the child has ended.
+fn wait_while(child: &mut std::process::Child, condition: impl Fn() -> bool) {
+    while condition() && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
 #[test]
 fn an_interrupted_run_goes_on_to_the_same_bits() {
     let emulated = place();
     let run = format!("{RUN} --steps-per-level 2 --device cuda --precision fp32");
     emulated.succeeds(&format!("{run} --out whole"));
-    // Somewhere in the middle, wherever that is on this machine.
-    let mut child = emulated.command(&format!("{run} --out broken"), &[]).spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(400));
+    let line = format!("{run} --out broken");
+    let mut child = emulated
+        .command(&line, &[("QCS_CHECKPOINT_SECONDS", "0")])
+        .spawn()
+        .unwrap();
+    // After the first level.
+    wait_while(&mut child, || {
+        !emulated.place.path("broken/checkpoint-ep.safetensors").exists()
+    });
     // SAFETY: a signal to our own child.
     unsafe { libc_kill(child.id() as i32, 15) };
     let code = child.wait().unwrap().code();
-    // It may be faster than the signal, or not yet listening.
-    assert!([Some(130), Some(0), None].contains(&code), "{code:?}");
+    // It may be faster than the signal.
+    assert!([Some(130), Some(0)].contains(&code), "{code:?}");
     emulated.succeeds(&format!("{run} --out broken --resume"));
     let samples = |out: &str| emulated.place.read(&format!("{out}/ep/samples.npy"));
     assert!(samples("whole") == samples("broken"));
@@ -362,9 +375,17 @@ fn eight_shards_one_of_them_killed_twice_are_the_run() {
             "{run} --out parts --shard {shard}/8 --resume --block 1 --threads {}",
             1 + shard % 3
         );
-        for wait in [150, 400].iter().filter(|_| shard == 5) {
-            let mut child = emulated.command(&line, &[]).spawn().unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(*wait));
+        // Before its first level, and after it.
+        for file in ["config.toml", "checkpoint-ep.safetensors"]
+            .iter()
+            .filter(|_| shard == 5)
+        {
+            let mut child = emulated
+                .command(&line, &[("QCS_CHECKPOINT_SECONDS", "0")])
+                .spawn()
+                .unwrap();
+            let file = emulated.place.path(&format!("parts/shard-5-of-8/{file}"));
+            wait_while(&mut child, || !file.exists());
             child.kill().unwrap();
             child.wait().unwrap();
         }
