@@ -123,7 +123,7 @@ pub trait Engine {
     ///
     /// # Errors
     /// As [`Problem::spectrum`].
-    fn prepare(&mut self, problem: &Problem) -> Result<Vec<String>> {
+    fn factorise(&mut self, problem: &Problem) -> Result<Vec<String>> {
         problem.spectrum().map(|_| Vec::new())
     }
 

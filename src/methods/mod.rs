@@ -54,7 +54,7 @@ fn site_handles(plan: &PlanBuilder, sites: Sites) -> [Held; 4] {
 
 /// What a method works on: a prior and, unless it draws from the prior alone, a problem.
 #[derive(Clone, Copy)]
-pub struct Given<'a> {
+pub struct Inputs<'a> {
     pub prior: &'a Prior,
     pub problem: Option<&'a Problem>,
     /// Samples drawn for each image
@@ -67,27 +67,39 @@ pub trait Algorithm {
     ///
     /// # Errors
     /// Says what is missing.
-    fn check(&self, given: Given<'_>) -> Result<()>;
+    fn check(&self, given: Inputs<'_>) -> Result<()>;
 
     /// The passes over the states, in order. What a pass leaves of an image, the next one may start from.
-    fn passes<'a>(&'a self, given: Given<'a>) -> Vec<Box<dyn Pass + 'a>>;
+    fn passes<'a>(&'a self, given: Inputs<'a>) -> Vec<Box<dyn Pass + 'a>>;
 
     /// Its own computation on the host, where it is no plan of ops. Then it has no passes.
-    fn direct<'a>(&'a self, _: Given<'a>) -> Option<Box<dyn Direct + 'a>> {
+    fn on_host<'a>(&'a self, _: Inputs<'a>) -> Option<Box<dyn HostMethod + 'a>> {
         None
     }
 
+    /// Whether it reads the spectrum of A, which is [factorised](crate::engine::Engine::factorise) for it.
+    fn needs_spectrum(&self, given: Inputs<'_>, target: &dyn Target) -> bool {
+        let of_plan = |pass: &Box<dyn Pass + '_>| pass.compile(1, target).plan.needs_spectrum();
+        let direct = self.on_host(given).is_some_and(|direct| direct.needs_spectrum());
+        direct || self.passes(given).iter().any(of_plan)
+    }
+
     /// The result, from what the passes left.
-    fn outcome(&self, given: Given<'_>, left: &Left) -> Samples;
+    fn outcome(&self, given: Inputs<'_>, left: &Outputs) -> Samples;
 }
 
 /// A method that computes on the host.
-pub trait Direct {
+pub trait HostMethod {
     /// Steps of each state.
     fn steps(&self) -> usize;
 
     /// What a step is.
     fn stage(&self) -> &'static str;
+
+    /// Whether it reads the spectrum of A.
+    fn needs_spectrum(&self) -> bool {
+        false
+    }
 
     /// Reconstructs these states, `[states, N]`; no state's result depends on the others. `step` is called with the number of
     /// each step that is done, and says whether to go on: if not, there is no result.
@@ -129,16 +141,16 @@ pub struct BatchPlan {
 
 /// What the passes left of all states.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Left {
+pub struct Outputs {
     /// `[states, …]` for each name, as a checkpoint has it
     pub(crate) values: BTreeMap<String, Vec<u8>>,
     /// Time it took, over all sessions of the run
     pub seconds: f64,
 }
 
-impl Left {
+impl Outputs {
     /// The samples of a method that computed its states on the host: nothing diverges there, and no mean is estimated.
-    fn computed(&self, given: Given<'_>) -> Samples {
+    fn computed(&self, given: Inputs<'_>) -> Samples {
         Samples {
             states: Images::new(given.prior.image(), self.values(X)),
             chains: given.chains,

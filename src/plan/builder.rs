@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::arena::{Lifetime, place};
 use super::fork::Fork;
 use super::{
-    Contents, Conv, GroupNorm, Instruction, NetworkOp, Op, Operands, Param, ParamId, Plan, Prepared, Program, Target,
+    Activated, Contents, Conv, GroupNorm, Instruction, NetworkOp, Op, Operands, Param, ParamId, Plan, Program, Target,
     Tensor, TensorId,
 };
 
@@ -136,7 +136,7 @@ impl PlanBuilder {
     /// Panics if an op reads a temporary that no earlier op of its program wrote.
     pub fn finish(mut self, target: &dyn Target) -> Plan {
         self.fuse_statistics(target);
-        self.fuse_preparation(target);
+        self.fuse_activation(target);
         let mut blocks = self.lifetimes();
         let scratch: Vec<usize> = self.ops.iter().map(|(_, op)| target.scratch_bytes(op, &self)).collect();
         blocks.extend(scratch.iter().enumerate().map(|(at, &bytes)| Lifetime {
@@ -210,7 +210,7 @@ impl PlanBuilder {
     }
 
     /// Lets every convolution whose output goes into another one, without a norm between them, leave what the target multiplies.
-    fn fuse_preparation(&mut self, target: &dyn Target) {
+    fn fuse_activation(&mut self, target: &dyn Target) {
         for at in 0..self.ops.len() {
             let (program, Op::Network(NetworkOp::Conv(reader))) = self.ops[at] else {
                 continue;
@@ -222,10 +222,10 @@ impl PlanBuilder {
             let Op::Network(NetworkOp::Conv(writer)) = self.ops[writer_at].1 else {
                 continue;
             };
-            let (None, Some(contents)) = (reader.prepared, target.prepared(&writer, &reader, self)) else {
+            let (None, Some(contents)) = (reader.activated, target.activated(&writer, &reader, self)) else {
                 continue;
             };
-            let leaves = writer.leaves.unwrap_or_else(|| Prepared {
+            let leaves = writer.leaves.unwrap_or_else(|| Activated {
                 tensor: self.temporary(contents),
                 activation: reader.activation,
             });
@@ -237,7 +237,7 @@ impl PlanBuilder {
                 ..writer
             }));
             self.ops[at].1 = Op::Network(NetworkOp::Conv(Conv {
-                prepared: Some(leaves.tensor),
+                activated: Some(leaves.tensor),
                 ..reader
             }));
         }

@@ -12,8 +12,8 @@ mod ops;
 pub use builder::PlanBuilder;
 pub use fork::Fork;
 pub use ops::{
-    Activation, Conv, Cost, Embed, EpCarry, EpDamp, EpMoments, EpSeparate, EpSettle, EpStart, GammaRule, GroupNorm,
-    Langevin, LangevinNumbers, LevelTerms, LikelihoodOp, NetworkOp, Op, Operands, Packing, Prepared, ProductOp,
+    Activated, Activation, Conv, Cost, Embed, EpCarry, EpDamp, EpMoments, EpSeparate, EpSettle, EpStart, GammaRule,
+    GroupNorm, Langevin, LangevinNumbers, LevelTerms, LikelihoodOp, NetworkOp, Op, Operands, Packing, ProductOp,
     SamplerOp, Sites, TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter, TurboOp, TurboStart, TurboStep,
 };
 
@@ -111,7 +111,7 @@ pub trait Target {
         None
     }
     /// What a convolution should leave of its output, activated, for one that follows, if anything.
-    fn prepared(&self, _writer: &Conv, _reader: &Conv, _plan: &PlanBuilder) -> Option<Contents> {
+    fn activated(&self, _writer: &Conv, _reader: &Conv, _plan: &PlanBuilder) -> Option<Contents> {
         None
     }
     /// Whether two runs of ops that do not need each other are executed at once, and so must not share memory.

@@ -84,7 +84,7 @@ impl Layers<'_> {
             kernel,
             dilation,
             statistics: None,
-            prepared: None,
+            activated: None,
             leaves: None,
         }));
         output

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fingerprint;
 use crate::files::safetensors::{self, Slice, Tensor, TensorFile};
-use crate::methods::{BatchPlan, Held, Left};
+use crate::methods::{BatchPlan, Held, Outputs};
 use crate::{Error, Result};
 
 /// What is left of finished states, and the batch that is being worked on.
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 pub struct Checkpoint {
     pub(super) at: At,
     /// Of the finished states, by name
-    pub(crate) left: Left,
+    pub(crate) left: Outputs,
     /// First state of the pass that no slot has taken
     pub(super) next: usize,
     /// The batch in work; empty between batches
@@ -89,7 +89,7 @@ const WORK: &str = "work.";
 
 impl Checkpoint {
     /// The checkpoint of a method that is complete: starting from it gives the samples at once.
-    pub(super) fn finished(left: Left) -> Self {
+    pub(super) fn finished(left: Outputs) -> Self {
         Self {
             at: At::End,
             left,
@@ -202,7 +202,7 @@ impl Checkpoint {
         };
         Ok(Self {
             at: At::of(header.pass),
-            left: Left {
+            left: Outputs {
                 values: of(LEFT),
                 seconds: header.seconds,
             },

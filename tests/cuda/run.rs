@@ -8,7 +8,7 @@ use qcs::engine::{Engine, Precision};
 use qcs::files::npy;
 use qcs::likelihood::Likelihood;
 use qcs::methods::QcsSgmPlus;
-use qcs::methods::{Algorithm, Given, Options, Preset};
+use qcs::methods::{Algorithm, Inputs, Options, Preset};
 use qcs::plan::{Op, Plan, Program, TensorId};
 use qcs::prior::Prior;
 use qcs::problem::{Cells, Ensemble, Problem, Sensing, Simulation};
@@ -87,7 +87,7 @@ fn a_batch_that_diverged_does_not_end_the_next_one() {
         let options = options.over(QcsSgmPlus::of_preset(Preset::find("mnist").unwrap()));
         let driver = Driver {
             algorithm: &options.settings(Likelihood::default()).unwrap(),
-            given: Given {
+            given: Inputs {
                 prior: &prior,
                 problem: Some(&problem),
                 chains: 1,
@@ -216,7 +216,7 @@ fn sample_three_levels(steps_per_level: usize) {
     let options = options.over(QcsSgmPlus::of_preset(Preset::find("mnist").unwrap()));
     let driver = Driver {
         algorithm: &options.settings(Likelihood::default()).unwrap(),
-        given: Given {
+        given: Inputs {
             prior: &prior,
             problem: Some(&problem),
             chains: 1,
@@ -248,7 +248,7 @@ fn touched(plan: &Plan, run: &Range<usize>) -> [Vec<Range<usize>>; 2] {
 #[test]
 fn what_runs_at_once_shares_no_memory() {
     let (prior, problem) = (small::prior(), small::problem());
-    let given = Given {
+    let given = Inputs {
         prior: &prior,
         problem: Some(&problem),
         chains: 1,
@@ -407,7 +407,7 @@ fn a_run_takes_the_fastest_precision_and_a_score_the_exact_one() {
     let config = String::from_utf8(emulated.place.read("default/config.toml")).unwrap();
     assert!(config.contains("precision = \"fp16\""), "{config}");
 
-    let score = "score --model small.safetensors --x two.npy --sigma 0.3 --device cuda";
+    let score = "score --model small.safetensors --x two.npy --beta 0.3 --device cuda";
     emulated.succeeds(&format!("{score} --out default.npy"));
     emulated.succeeds(&format!("{score} --out single.npy --precision fp32"));
     assert!(emulated.place.read("default.npy") == emulated.place.read("single.npy"));
@@ -427,7 +427,7 @@ fn scores_on_the_device_are_those_of_the_cpu() {
         let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|v| f64::from(v * v)).sum::<f64>().sqrt();
         norm(&mut a.iter().zip(b).map(|(a, b)| a - b)) / norm(&mut a.iter().copied())
     };
-    let score = "score --model small.safetensors --x two.npy --sigma 0.3";
+    let score = "score --model small.safetensors --x two.npy --beta 0.3";
     let likelihood = "likelihood --problem p.safetensors --x two.npy --beta 0.3";
     emulated.succeeds(&format!("{likelihood} --out l.npy --device cpu"));
     for architecture in ["70", "80"] {

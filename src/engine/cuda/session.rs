@@ -26,7 +26,7 @@ pub struct CudaSession<'a> {
     plan: &'a Plan,
     constants: Constants<'a>,
     layout: Layout,
-    programs: Vec<Vec<Prepared>>,
+    programs: Vec<Vec<OpLaunches>>,
     /// Ends a step
     advance: Ready,
     profile: Profile,
@@ -37,7 +37,7 @@ pub struct CudaSession<'a> {
 }
 
 /// An op and the launches that compute it.
-struct Prepared {
+struct OpLaunches {
     op: Op,
     /// What a profiler shows
     label: String,
@@ -121,8 +121,8 @@ fn label(plan: &Plan, op: &Op) -> String {
 }
 
 /// The launches of every program.
-fn prepare(device: &Device, caller: &Caller<'_>, with_blas: bool) -> Result<Vec<Vec<Prepared>>> {
-    let prepared = |instruction: &Instruction| {
+fn launches_of(device: &Device, caller: &Caller<'_>, with_blas: bool) -> Result<Vec<Vec<OpLaunches>>> {
+    let launches = |instruction: &Instruction| {
         let product = if with_blas {
             caller.rotation(&instruction.op)
         } else {
@@ -135,13 +135,13 @@ fn prepare(device: &Device, caller: &Caller<'_>, with_blas: bool) -> Result<Vec<
                 calls.map(|call| Ready::new(device, call)).collect::<Result<_>>()?
             }
         };
-        Ok(Prepared {
+        Ok(OpLaunches {
             op: instruction.op,
             label: label(caller.plan, &instruction.op),
             launches,
         })
     };
-    let program = |program| caller.plan.program(program).iter().map(prepared).collect();
+    let program = |program| caller.plan.program(program).iter().map(launches).collect();
     Program::ALL.into_iter().map(program).collect()
 }
 
@@ -163,7 +163,7 @@ fn lane_of_products(plan: &Plan) -> Option<Lane> {
 /// Multiplies once by each way that cuBLAS will multiply inside of a graph, and waits: a library loads its kernels when they
 /// are first launched, which drivers before CUDA 12.3 refuse while a stream is being captured. The tensors are zeros, and
 /// stay so.
-fn rehearse(device: &Device, blas: &Blas, lane: Lane, programs: &[Vec<Prepared>]) -> Result<()> {
+fn rehearse(device: &Device, blas: &Blas, lane: Lane, programs: &[Vec<OpLaunches>]) -> Result<()> {
     let launches = programs.iter().flatten().flat_map(|op| &op.launches);
     let mut done: Vec<bool> = Vec::new();
     for launch in launches {
@@ -212,7 +212,7 @@ impl<'a> CudaSession<'a> {
             base: memory.address(),
         };
         let mut blas = blas;
-        let mut programs = prepare(device, &caller, blas.is_some())?;
+        let mut programs = launches_of(device, &caller, blas.is_some())?;
         let (mut lent, mut without_blas) = (None, None);
         if let Some(library) = blas {
             let lane = lane_of_products(plan).expect("else there is no library here");
@@ -223,7 +223,7 @@ impl<'a> CudaSession<'a> {
             device.wait()?;
             if let Err(reason) = rehearse(device, library, lane, &programs) {
                 blas = None;
-                programs = prepare(device, &caller, false)?;
+                programs = launches_of(device, &caller, false)?;
                 without_blas = Some(reason.to_string());
             }
         }

@@ -3,7 +3,7 @@
 use super::LangevinSettings;
 use crate::engine::Wait;
 use crate::likelihood::{Carried, SettledEp};
-use crate::methods::{BatchPlan, Given, Handle, X, site_handles};
+use crate::methods::{BatchPlan, Handle, Inputs, X, site_handles};
 use crate::plan::{Contents, Langevin, LikelihoodOp, PlanBuilder, Program, SamplerOp, Target};
 
 /// The step in which a state was frozen, from 1; 0 if it was not
@@ -11,7 +11,7 @@ pub const FROZEN: Handle<u32> = Handle::new("frozen");
 const VELOCITY: Handle<f32> = Handle::new("velocity");
 
 /// Posterior sampling of the given problem, or unconditional sampling without one.
-pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, target: &dyn Target) -> BatchPlan {
+pub fn batch_plan(settings: &LangevinSettings, given: Inputs<'_>, batch: usize, target: &dyn Target) -> BatchPlan {
     let network = given.prior.network();
     let mut plan = PlanBuilder::new(batch, target);
     let n = network.image().len();

@@ -20,7 +20,7 @@ pub enum Dynamics {
 pub struct LangevinSteps {
     /// K, Langevin steps at each noise level
     pub steps_per_level: usize,
-    /// epsilon/beta_T²: the step of Algorithm 1 is alpha_t = epsilon·beta_t²/beta_T² = step_scale·beta_t². Given this way it does
+    /// epsilon/beta_T²: the step of Algorithm 1 is alpha_t = epsilon·beta_t²/beta_T² = step_scale·beta_t². Inputs this way it does
     /// not change meaning with the schedule's last level.
     pub step_scale: f64,
     /// The share of a step's movement that the next one repeats, at the next one's scale: 0 is the paper's sampler, larger

@@ -17,8 +17,8 @@ pub use calibrate::{LEVELS, Levels, calibrate, calibrate_at};
 pub use options::{Turbo, TurboSettings};
 
 use super::{
-    Algorithm, BatchPlan, Divergence, EP_ITERATIONS, Estimate, Given, Handle, Kind, Left, MethodOptions, Options, Pass,
-    Preset, Samples, X,
+    Algorithm, BatchPlan, Divergence, EP_ITERATIONS, Estimate, Handle, Inputs, Kind, MethodOptions, Options, Outputs,
+    Pass, Preset, Samples, X,
 };
 use crate::error::Remedy;
 use crate::plan::{Step, Target};
@@ -42,7 +42,7 @@ impl MethodOptions for Turbo {
 }
 
 /// The problem and the denoiser, or an error that names the one that is missing.
-fn needed<'a>(given: Given<'a>) -> Result<(&'a Problem, &'a Denoiser)> {
+fn needed<'a>(given: Inputs<'a>) -> Result<(&'a Problem, &'a Denoiser)> {
     let problem = given
         .problem
         .ok_or_else(|| Error::usage("turbo reconstructs measured images: without a problem there is nothing to do"))?;
@@ -54,11 +54,11 @@ fn needed<'a>(given: Given<'a>) -> Result<(&'a Problem, &'a Denoiser)> {
 }
 
 impl Algorithm for TurboSettings {
-    fn check(&self, given: Given<'_>) -> Result<()> {
+    fn check(&self, given: Inputs<'_>) -> Result<()> {
         needed(given).map(|_| ())
     }
 
-    fn passes<'a>(&'a self, given: Given<'a>) -> Vec<Box<dyn Pass + 'a>> {
+    fn passes<'a>(&'a self, given: Inputs<'a>) -> Vec<Box<dyn Pass + 'a>> {
         let messages = Messages { settings: self, given };
         let mut passes: Vec<Box<dyn Pass + 'a>> = vec![Box::new(messages)];
         if given.chains > 1 {
@@ -67,7 +67,7 @@ impl Algorithm for TurboSettings {
         passes
     }
 
-    fn outcome(&self, given: Given<'_>, left: &Left) -> Samples {
+    fn outcome(&self, given: Inputs<'_>, left: &Outputs) -> Samples {
         let shape = given.prior.image();
         let d = Images::new(shape, left.values(plan::D));
         let numbers = left.values(plan::SCALARS);
@@ -108,7 +108,7 @@ impl Algorithm for TurboSettings {
 /// The first pass: every image by itself, until it has settled.
 struct Messages<'a> {
     settings: &'a TurboSettings,
-    given: Given<'a>,
+    given: Inputs<'a>,
 }
 
 impl Pass for Messages<'_> {
@@ -133,7 +133,7 @@ impl Pass for Messages<'_> {
 /// The second pass: every chain of an image from its last message.
 struct Draws<'a> {
     settings: &'a TurboSettings,
-    given: Given<'a>,
+    given: Inputs<'a>,
 }
 
 impl Pass for Draws<'_> {

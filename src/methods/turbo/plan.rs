@@ -3,7 +3,7 @@
 use super::TurboSettings;
 use crate::engine::Wait;
 use crate::likelihood::{SettledEp, in_eigenbasis};
-use crate::methods::{BatchPlan, EP_ITERATIONS, Given, Handle, Held, X, site_handles};
+use crate::methods::{BatchPlan, EP_ITERATIONS, Handle, Held, Inputs, X, site_handles};
 use crate::plan::{
     Contents, PlanBuilder, Program, Sites, Target, TensorId, TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter,
     TurboStart, TurboStep,
@@ -101,7 +101,7 @@ impl State {
 /// to the prior, an evaluation of the network, and the message back.
 pub fn message_passing(
     settings: &TurboSettings,
-    given: Given<'_>,
+    given: Inputs<'_>,
     (problem, denoiser): (&Problem, &Denoiser),
     batch: usize,
     target: &dyn Target,
@@ -219,7 +219,7 @@ fn filtered_score(plan: &mut PlanBuilder, problem: &Problem, level: TensorId, si
 }
 
 /// Draws from the message (r, s) that the first pass left of an image.
-pub fn draws(settings: &TurboSettings, given: Given<'_>, batch: usize, target: &dyn Target) -> BatchPlan {
+pub fn draws(settings: &TurboSettings, given: Inputs<'_>, batch: usize, target: &dyn Target) -> BatchPlan {
     let network = given.prior.network();
     let n = network.image().len();
     let mut plan = PlanBuilder::new(batch, target);

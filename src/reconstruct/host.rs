@@ -4,14 +4,16 @@ use std::time::Instant;
 
 use super::checkpoint::{At, Checkpoint};
 use super::driver::{Driver, Next, Observer, Outcome, Progress};
-use crate::methods::{Direct, X};
+use crate::engine::Engine;
+use crate::methods::{HostMethod, X};
 use crate::{Error, Result};
 
 impl Driver<'_> {
-    pub(super) fn run_direct(
+    pub(super) fn run_on_host(
         &self,
-        direct: &dyn Direct,
+        direct: &dyn HostMethod,
         mut run: Checkpoint,
+        engine: &mut dyn Engine,
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
         let states = self.images * self.given.chains;
@@ -25,6 +27,9 @@ impl Driver<'_> {
         }
         let (before, begun, steps) = (run.left.seconds, Instant::now(), direct.steps());
         let first = run.next;
+        if !is_finished && direct.needs_spectrum() {
+            self.factorise(engine, observer)?;
+        }
         while !is_finished && run.next < states {
             let batch = run.next..states.min(run.next + self.batch);
             let (mut stopped, size) = (false, batch.len());
