@@ -124,23 +124,6 @@ impl Layers<'_> {
         }
     }
 
-    fn dense(&mut self, name: &str, input: TensorId, outputs: usize, silu: bool) -> TensorId {
-        let Contents::F32(inputs) = self.plan.contents(input) else {
-            panic!("a dense layer works on vectors");
-        };
-        let weight = self.plan.param(format!("{name}.weight"), &[outputs, inputs]);
-        let bias = self.plan.param(format!("{name}.bias"), &[outputs]);
-        let output = self.plan.temporary(Contents::F32(outputs));
-        self.plan.push(NetworkOp::Dense {
-            input,
-            weight,
-            bias,
-            silu,
-            output,
-        });
-        output
-    }
-
     fn block(
         &mut self,
         network: &UnitNetwork,
