@@ -124,7 +124,6 @@ fn execute(
         Found::Unfinished(_) => folder.remove_temporaries()?,
         Found::Nothing | Found::Other => folder.claim(&run.config, true)?,
     }
-    run.prepare(engine.as_mut(), None)?;
     let results = run.execute(engine.as_mut(), folder, watch)?;
     results.write(&run, folder)?;
     folder.remove_checkpoints()

@@ -166,7 +166,7 @@ impl Problem {
             seed,
             ..Simulation::default()
         };
-        wrapped(py.detach(|| qcs::Problem::simulate(images, Sensing::Given(a.into()), &simulation)))
+        wrapped(py.detach(|| qcs::Problem::simulate(images, Sensing::Inputs(a.into()), &simulation)))
     }
 
     /// Images measured by a matrix that is drawn from a law or read from a file; `settings` are those of `[measure]`.

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use qcs::likelihood::Likelihood;
 use qcs::methods::langevin::Dynamics;
-use qcs::methods::{Given, Options, QcsSgmPlus};
+use qcs::methods::{Inputs, Options, QcsSgmPlus};
 use qcs::reconstruct::{Driver, Outcome};
 use qcs::{Device, Error};
 
@@ -49,7 +49,7 @@ pub fn sample<'py>(
             }
             let driver = Driver {
                 algorithm: &settings,
-                given: Given {
+                given: Inputs {
                     prior,
                     problem: None,
                     chains: 1,

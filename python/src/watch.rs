@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use qcs::methods::Kind;
 use qcs::reconstruct::{Next, Observer, Progress};
-use qcs::run::Hooks;
 
 /// Signals are looked for this often: nobody feels it, and threads that wait for the interpreter hardly do.
 const EVERY: Duration = Duration::from_millis(50);
@@ -67,19 +65,5 @@ impl Observer for Watch<'_> {
     fn after_step(&mut self, progress: &Progress) -> Next {
         self.look(progress);
         if self.wants_to_stop { Next::Stop } else { Next::Continue }
-    }
-}
-
-impl Hooks for Watch<'_> {
-    fn begin(&mut self, _: &Kind, _: bool) {}
-
-    fn progress(&mut self, progress: &Progress) {
-        self.look(progress);
-    }
-
-    fn end(&mut self, _: &Kind) {}
-
-    fn stop(&mut self) -> bool {
-        self.wants_to_stop
     }
 }

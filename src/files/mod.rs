@@ -2,6 +2,7 @@
 
 mod array;
 pub mod atomic;
+pub mod bundled;
 mod fit;
 pub mod half;
 pub(crate) mod hash;
@@ -26,7 +27,7 @@ pub use fit::{Fit, Size};
 pub use images::{LoadOptions, Loaded, ValueRange, load_images, load_named};
 pub use npy::{NpyArray, NpyData};
 pub use npz::split_name;
-pub use pictures::in_folder as pictures_in;
+pub use pictures::{in_folder as pictures_in, sides};
 
 /// Deflate cannot expand its input by more than this, so a greater claim is a lie.
 pub(crate) const MAX_INFLATION: u64 = 1032;

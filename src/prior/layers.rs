@@ -119,7 +119,7 @@ impl<'a> Layers<'a> {
             kernel,
             dilation,
             statistics: None,
-            prepared: None,
+            activated: None,
             leaves: None,
         }));
         output

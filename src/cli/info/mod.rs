@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use qcs::engine::Engine;
-use qcs::methods::{self, Given, Method};
+use qcs::methods::{self, Inputs, Method};
 use qcs::prior::Prior;
 use qcs::problem::Problem;
 use qcs::reconstruct::Driver;
@@ -246,7 +246,7 @@ fn machine(
             }
             let driver = Driver {
                 algorithm: method.as_ref(),
-                given: Given {
+                given: Inputs {
                     prior,
                     problem,
                     chains: 1,

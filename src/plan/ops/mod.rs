@@ -7,9 +7,9 @@ mod sampler;
 mod turbo;
 
 pub use likelihood::{EpCarry, EpDamp, EpMoments, EpSeparate, EpSettle, EpStart, LikelihoodOp, Sites};
-pub use network::{Activation, Conv, Embed, GroupNorm, LevelTerms, NetworkOp, Prepared};
+pub use network::{Activated, Activation, Conv, Embed, GroupNorm, LevelTerms, NetworkOp};
 pub use product::ProductOp;
-pub use sampler::{GammaRule, Langevin, SamplerOp};
+pub use sampler::{GammaRule, Langevin, LangevinNumbers, SamplerOp};
 pub use turbo::{TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter, TurboOp, TurboStart, TurboStep};
 
 use super::{Contents, ParamId, Plan, TensorId};

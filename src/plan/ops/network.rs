@@ -83,14 +83,14 @@ pub struct Conv {
     /// Statistics of the output for the norm that follows, where the target has a use for them.
     pub statistics: Option<TensorId>,
     /// The activated input as the target multiplies it, where the convolution before left it; then `input` is not read.
-    pub prepared: Option<TensorId>,
+    pub activated: Option<TensorId>,
     /// The same of the output, for a convolution that follows.
-    pub leaves: Option<Prepared>,
+    pub leaves: Option<Activated>,
 }
 
 /// A feature map as the target multiplies it, activated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prepared {
+pub struct Activated {
     pub tensor: TensorId,
     /// [`Activation::None`] or [`Activation::Elu`]
     pub activation: Activation,
@@ -246,7 +246,7 @@ impl NetworkOp {
             Self::LoadScaled { x, level, output, .. } => Operands::new([x, level], [output]),
             Self::Conv(c) => {
                 let norm = c.activation.coefficients();
-                let reads = [Some(c.prepared.unwrap_or(c.input)), norm, c.residual];
+                let reads = [Some(c.activated.unwrap_or(c.input)), norm, c.residual];
                 let prepared = c.leaves.map(|prepared| prepared.tensor);
                 Operands::new(
                     reads.into_iter().flatten(),

@@ -1,7 +1,37 @@
 //! Annealed Langevin dynamics: the state, its noise level, its update.
 
 use super::Operands;
-use crate::plan::{Plan, TensorId};
+use crate::plan::{Plan, Step, TensorId};
+
+/// What a step of Langevin dynamics computes with.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LangevinNumbers {
+    /// The noise level that [`SamplerOp::SetLevel`] gives every state
+    pub beta: f64,
+    /// The step size alpha_t
+    pub alpha: f64,
+    /// Standard deviation of the noise that the step adds
+    pub noise: f64,
+    /// The share of the previous step's movement that this one repeats; where it is 0, none is looked at.
+    pub momentum: f64,
+}
+
+impl Step {
+    /// A step of the paper's: without momentum, noise of variance 2·alpha.
+    pub fn plain(beta: f64, alpha: f64, index: u32) -> Self {
+        let langevin = LangevinNumbers {
+            beta,
+            alpha,
+            noise: (2.0 * alpha).sqrt(),
+            momentum: 0.0,
+        };
+        Self {
+            langevin,
+            index,
+            stage: 1,
+        }
+    }
+}
 
 /// The factor of the likelihood score.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -48,7 +48,7 @@ impl CpuSession<'_> {
     }
 
     fn set_level(&self, level: TensorId, step: Step) {
-        set_level(step.beta, Operands::new(self.plan, &self.arena).write(level));
+        set_level(step.langevin.beta, Operands::new(self.plan, &self.arena).write(level));
     }
 
     fn gamma(&mut self, prior: TensorId, likelihood: TensorId, rule: GammaRule, gamma: TensorId) {

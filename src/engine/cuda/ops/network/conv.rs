@@ -133,7 +133,7 @@ impl Caller<'_> {
         rounding: Rounding,
         scratch: usize,
     ) -> Vec<Call> {
-        let prepared = op.prepared.map_or(self.at(scratch), |tensor| self.tensor(tensor));
+        let prepared = op.activated.map_or(self.at(scratch), |tensor| self.tensor(tensor));
         let prepare = ConvPrepareArgs {
             input: conv.input,
             coefficients: conv.coefficients,
@@ -164,7 +164,7 @@ impl Caller<'_> {
             multiprocessors: conv.multiprocessors,
             prepared_elu: u32::from(op.leaves.is_some_and(|prepared| prepared.activation == Activation::Elu)),
         };
-        match op.prepared {
+        match op.activated {
             Some(_) => vec![Call::of(&product)],
             None => vec![Call::of(&prepare), Call::of(&product)],
         }
