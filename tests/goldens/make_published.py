@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
+import pickled
+
 here = Path(__file__).resolve().parent / "published"
 LEVELS = [0.003, 0.05, 0.7, 20.0, 100.0]
 
@@ -428,6 +430,15 @@ if __name__ == "__main__":
     prefixed = lambda w: {"net": {f"model.{k}": zero.expand(v.shape) for k, v in w.items()}, "ema": {f"model.{k}": v for k, v in w.items()}}
     state_dict("edm-ddpmpp", Edm(3, 16, 32, (1, 2), 1, {1}, False, 8), 16, 16, "edm", "quarter_log", 9)
     state_dict("edm-adm", Edm(1, 8, 32, (1, 2), 1, {1}, True, 10), 8, 8, "edm", "quarter_log", 11, prefixed)
+    # The same kind as EDM's own files hold it: pickled, in frames that are its own and that are not.
+    small = Edm(1, 8, 16, (1, 2), 1, {1}, False, 14)
+    state_dict("edm-pickled", small, 8, 8, "edm", "quarter_log", 15)
+    (here / "edm-pickled.pt").unlink()
+    halves = {k: v.half() for k, v in small.weights.items()}
+    pickled.write(here / "edm-pickled.pkl", halves)
+    few = {k: halves[k][:1, :1].clone() for k in ("map_layer0.weight", "enc.8x8_conv.weight")}
+    pickled.write(here / "vp-precond.pkl", few, "VPPrecond")
+    pickled.write(here / "other-deviation.pkl", few, sigma_data=1.0)
     state_dict("drunet", Drunet(3, (16, 24, 32, 40), 1, 12), 16, 24, "denoised", "channel", 13)
     # Names and shapes of the published networks themselves, nothing computed.
     torch.set_default_device("meta")

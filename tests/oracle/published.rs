@@ -11,7 +11,7 @@ use qcs::engine::Precision;
 use qcs::prior::Prior;
 
 /// The file or folder, and the shape that must be said.
-const PUBLISHED: [(&str, &str, Option<ImageShape>); 9] = [
+const PUBLISHED: [(&str, &str, Option<ImageShape>); 10] = [
     ("unet2d-google", "unet2d-google", None),
     ("unet2d-defaults", "unet2d-defaults", None),
     ("unet2d-bin", "unet2d-bin", None),
@@ -20,6 +20,7 @@ const PUBLISHED: [(&str, &str, Option<ImageShape>); 9] = [
     ("adm-plain.pt", "adm-plain", Some(ImageShape::new(1, 8, 8))),
     ("edm-ddpmpp.pt", "edm-ddpmpp", None),
     ("edm-adm.pt", "edm-adm", None),
+    ("edm-pickled.pkl", "edm-pickled", None),
     ("drunet.pt", "drunet", Some(ImageShape::new(3, 16, 24))),
 ];
 

@@ -13,7 +13,7 @@ use crate::cli::flags::{is_problem, load_named};
 
 /// Whether a file is a checkpoint of PyTorch, by its name: images may be zips, too.
 fn is_checkpoint(file: &Path) -> bool {
-    let endings = ["pt", "pth", "ckpt", "bin"];
+    let endings = ["pt", "pth", "ckpt", "bin", "pkl"];
     file.extension()
         .is_some_and(|e| endings.iter().any(|ending| e.eq_ignore_ascii_case(ending)))
 }

@@ -63,6 +63,14 @@ impl Folder {
     }
 }
 
+impl Folder {
+    /// All of them: the weights, the settings of the network and those of the process.
+    pub fn files(self) -> Vec<PathBuf> {
+        let configs = [Some(self.config), self.scheduler].into_iter().flatten();
+        std::iter::once(self.weights).chain(configs.map(|config| config.path)).collect()
+    }
+}
+
 impl Config {
     /// # Errors
     /// [`Error::BadFile`] or [`Error::Io`], naming the file.

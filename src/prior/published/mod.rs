@@ -24,6 +24,7 @@ use crate::plan::Param;
 use builder::{Arrangement, Part};
 pub use diffusers::is_folder;
 pub(super) use open::{is_checkpoint, of_bytes, of_folder};
+pub use open::files;
 pub use source::Tensors;
 pub use write::Written;
 

@@ -1,6 +1,6 @@
 //! Opening a published file or folder as it is.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::diffusers::{self, Folder};
 use super::{FIRSTS, Side, Tensors, Translation, edm, is_folder, translate};
@@ -12,6 +12,17 @@ use crate::{Error, Result};
 impl Translation {
     pub(in crate::prior) fn open(self, tensors: &dyn Tensors) -> Result<Prior> {
         self.prior(tensors).map_err(Error::usage)
+    }
+}
+
+/// The files that a published model consists of: those of a folder, or the file itself.
+///
+/// # Errors
+/// If a folder lacks one.
+pub fn files(path: &Path) -> Result<Vec<PathBuf>> {
+    match path.is_dir() {
+        true => Folder::find(path).map(|folder| folder.files()),
+        false => Ok(vec![path.to_owned()]),
     }
 }
 
