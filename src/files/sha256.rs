@@ -61,13 +61,20 @@ fn compress(constants: &[u32; 64], state: &mut [u32; 8], block: &[u8; 64]) {
         let (near, far) = (words[t - 2], words[t - 15]);
         let small = far.rotate_right(7) ^ far.rotate_right(18) ^ (far >> 3);
         let large = near.rotate_right(17) ^ near.rotate_right(19) ^ (near >> 10);
-        words[t] = words[t - 16].wrapping_add(small).wrapping_add(words[t - 7]).wrapping_add(large);
+        words[t] = words[t - 16]
+            .wrapping_add(small)
+            .wrapping_add(words[t - 7])
+            .wrapping_add(large);
     }
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
     for (constant, word) in constants.iter().zip(words) {
         let mixed = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
         let chosen = (e & f) ^ (!e & g);
-        let one = h.wrapping_add(mixed).wrapping_add(chosen).wrapping_add(*constant).wrapping_add(word);
+        let one = h
+            .wrapping_add(mixed)
+            .wrapping_add(chosen)
+            .wrapping_add(*constant)
+            .wrapping_add(word);
         let mixed = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
         let two = mixed.wrapping_add((a & b) ^ (a & c) ^ (b & c));
         (h, g, f, e, d, c, b, a) = (g, f, e, d.wrapping_add(one), c, b, a, one.wrapping_add(two));
@@ -86,12 +93,30 @@ mod tests {
     fn digests_are_the_standards() {
         let long = vec![b'a'; 1_000_000];
         for (bytes, expected) in [
-            (&b""[..], "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
-            (b"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
-            (&long[..55], "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318"),
-            (&long[..56], "b35439a4ac6f0948b6d6f9e3c6af0f5f590ce20f1bde7090ef7970686ec6738a"),
-            (&long[..64], "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb"),
-            (&long, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"),
+            (
+                &b""[..],
+                "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            ),
+            (
+                b"abc",
+                "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            ),
+            (
+                &long[..55],
+                "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318",
+            ),
+            (
+                &long[..56],
+                "b35439a4ac6f0948b6d6f9e3c6af0f5f590ce20f1bde7090ef7970686ec6738a",
+            ),
+            (
+                &long[..64],
+                "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb",
+            ),
+            (
+                &long,
+                "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0",
+            ),
         ] {
             assert_eq!(hex(sha256(bytes)), expected);
         }

@@ -20,6 +20,7 @@ mod memory;
 mod names;
 mod overwrite;
 mod problems;
+mod published;
 mod reproduce;
 mod shards;
 mod support;

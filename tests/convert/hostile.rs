@@ -284,13 +284,19 @@ mod bare {
     #[test]
     fn what_it_calls_is_named_and_its_source_is_no_call() {
         let line = complaint_about(b"\x80\x04\x8c\x02os\x8c\x06system\x93X\x02\0\0\0ls\x85R.");
-        assert!(line.contains("`os.system`") && line.contains("nothing was executed"), "{line}");
+        assert!(
+            line.contains("`os.system`") && line.contains("nothing was executed"),
+            "{line}"
+        );
         let line = complaint_about(b"\x80\x04cdnnlib.util\ncall_func_by_name\n)R.");
         assert!(line.contains("`dnnlib.util.call_func_by_name`"), "{line}");
         let class = b"\x80\x02ctorch_utils.persistence\n_reconstruct_persistent_obj\n}(X\x04\0\0\0typeX\x05\0\0\0class\
             X\x0a\0\0\0class_nameX\x01\0\0\0AX\x05\0\0\0state}u\x85R.";
         let line = complaint_about(class);
-        assert!(line.contains("an object of class `torch_utils.persistence.A`"), "{line}");
+        assert!(
+            line.contains("an object of class `torch_utils.persistence.A`"),
+            "{line}"
+        );
         let line = complaint_about(b"\x80\x02ctorch_utils.persistence\n_reconstruct_persistent_obj\n}\x85R.");
         assert!(line.contains("no class with its name and state"), "{line}");
     }
@@ -320,7 +326,12 @@ mod bare {
         let blob = floats();
         let length = (blob.len() as u32).to_le_bytes();
         let start = [&b"\x80\x02B"[..], &length, &blob, b"\x85q\0"].concat();
-        let line = complaint_about(&repeated(&start, b"ctorch.storage\n_load_from_bytes\nh\0R0", 200_000, b"."));
+        let line = complaint_about(&repeated(
+            &start,
+            b"ctorch.storage\n_load_from_bytes\nh\0R0",
+            200_000,
+            b".",
+        ));
         assert!(line.contains("over and over"), "{line}");
         for cut in 0..blob.len() {
             complaint_about(&[&b"\x80\x02]"[..], &storage(&blob[..cut]), b"a."].concat());

@@ -63,3 +63,28 @@ fn a_published_networks_score_does_not_depend_on_its_batch() {
         assert!(same, "{}", engine.describe());
     }
 }
+
+/// Tensor cores take the inputs of convolutions in 11 bits, fp16's with a smaller range: an error of 2⁻¹² an input, of which some tens of
+/// layers make the tenfold.
+const ROUNDED_BOUND: f64 = 1e-2;
+
+#[test]
+fn published_networks_in_fp16_and_tf32_stay_within_the_bound_that_is_stated() {
+    let mut failures = Vec::new();
+    for (precision, bound) in [(Precision::Fp16, ROUNDED_BOUND), (Precision::Tf32, ROUNDED_BOUND)] {
+        for (file, golden, image) in PUBLISHED {
+            let golden = Golden::open(&format!("published/{golden}.golden.safetensors"));
+            let prior = Prior::open(&path(file), image).unwrap();
+            let expected = golden.f64("out_f64");
+            for mut engine in every_engine(precision) {
+                let error = relative_error(&scores(engine.as_mut(), &prior, &golden, 5), &expected);
+                let line = format!("{file} {}: {error:.1e}", engine.describe());
+                println!("{line}");
+                if error.is_nan() || error >= bound {
+                    failures.push(line);
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

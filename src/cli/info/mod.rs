@@ -10,8 +10,8 @@ use clap::Args;
 use serde::Serialize;
 
 use qcs::engine::Engine;
-use qcs::methods::{self, Given, Method};
 use qcs::files::sha256_of;
+use qcs::methods::{self, Given, Method};
 use qcs::prior::{Prior, published};
 use qcs::problem::Problem;
 use qcs::reconstruct::Driver;
@@ -179,12 +179,18 @@ fn model(file: &str, prior: &Prior) -> Result<Model> {
     let schedule = prior.schedule.as_ref();
     let mut sha256 = BTreeMap::new();
     // What is bundled is no file.
-    for path in published::files(&prior.source).unwrap_or_default().iter().filter(|path| path.is_file()) {
+    for path in published::files(&prior.source)
+        .unwrap_or_default()
+        .iter()
+        .filter(|path| path.is_file())
+    {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         sha256.insert(name, sha256_of(path)?);
     }
     let mut metadata: BTreeMap<String, String> = prior.metadata.clone().into_iter().collect();
-    let inferred = metadata.extract_if(.., |key, _| key.starts_with("inferred.")).map(|(_, note)| note);
+    let inferred = metadata
+        .extract_if(.., |key, _| key.starts_with("inferred."))
+        .map(|(_, note)| note);
     let inferred = inferred.collect();
     Ok(Model {
         file: file.to_owned(),

@@ -67,7 +67,9 @@ impl Folder {
     /// All of them: the weights, the settings of the network and those of the process.
     pub fn files(self) -> Vec<PathBuf> {
         let configs = [Some(self.config), self.scheduler].into_iter().flatten();
-        std::iter::once(self.weights).chain(configs.map(|config| config.path)).collect()
+        std::iter::once(self.weights)
+            .chain(configs.map(|config| config.path))
+            .collect()
     }
 }
 

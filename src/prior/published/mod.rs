@@ -23,8 +23,8 @@ use crate::files::quoted;
 use crate::plan::Param;
 use builder::{Arrangement, Part};
 pub use diffusers::is_folder;
-pub(super) use open::{is_checkpoint, of_bytes, of_folder};
 pub use open::files;
+pub(super) use open::{is_checkpoint, of_bytes, of_folder};
 pub use source::Tensors;
 pub use write::Written;
 
@@ -51,7 +51,7 @@ fn translate(tensors: &dyn Tensors, side: Side) -> Result<Translation, String> {
     let has = |name: &str| tensors.shape(name).is_some();
     if has("all_modules.0.weight") || has("all_modules.0.W") {
         Err("score_sde's NCSN++ with its filters is not supported".into())
-    } else if has("first_stage_model.decoder.conv_in.weight") || has("model.diffusion_model.input_blocks.0.0.weight") {
+    } else if LATENT.into_iter().any(has) {
         Err("a latent model: its images are those of an encoder, not pixels".into())
     } else if has("input_blocks.0.0.weight") {
         adm::translate(tensors, side)
@@ -68,8 +68,19 @@ fn translate(tensors: &dyn Tensors, side: Side) -> Result<Translation, String> {
     }
 }
 
+/// Those of latent models; names in a checkpoint have lost their `model.`.
+const LATENT: [&str; 3] = [
+    "first_stage_model.decoder.conv_in.weight",
+    "model.diffusion_model.input_blocks.0.0.weight",
+    "diffusion_model.input_blocks.0.0.weight",
+];
+
 /// The tensors that families are recognised by.
-pub(in crate::prior) const FIRSTS: [&str; 6] = [
+pub(in crate::prior) const FIRSTS: [&str; 10] = [
+    LATENT[0],
+    LATENT[1],
+    LATENT[2],
+    "all_modules.0.W",
     "input_blocks.0.0.weight",
     "m_head.weight",
     "map_layer0.weight",
