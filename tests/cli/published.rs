@@ -122,7 +122,7 @@ fn a_published_network_is_calibrated_drawn_from_and_reconstructs_the_same_bits_f
         place.succeeds(&format!("convert {model} -o converted.safetensors {flag}"));
         place.succeeds("info converted.safetensors");
         place.succeeds(&format!("calibrate --model {model} --images images.npy -o model.cal"));
-        place.succeeds("measure images.npy -o p.safetensors -m 40 --bits 2 --seed 3");
+        place.succeeds("measure images.npy -o p.safetensors -m 40 --bits 2 --step 0.5 --seed 3");
         let run = |method: &str, batch: usize, model: &str| {
             let out = format!("{method}-{batch}");
             let settings = if method == "turbo" {
@@ -156,7 +156,7 @@ fn a_folder_is_sampled_with_levels_from_its_own_schedule_and_resumes() {
     assert!(matches!(ran.code, Some(0 | 4)), "{}", ran.stderr);
     assert!(place.read("sheet.png").starts_with(b"\x89PNG"));
     images(&place, ImageShape::new(3, 8, 12), 2);
-    place.succeeds("measure images.npy -o p.safetensors -m 40 --bits 2 --seed 3");
+    place.succeeds("measure images.npy -o p.safetensors -m 40 --bits 2 --step 0.5 --seed 3");
     let run = |out: &str, more: &str| {
         let line =
             format!("run p.safetensors --model {model} --method ep --levels 3 --steps-per-level 2 --out {out} {more}");
