@@ -1,8 +1,8 @@
-//! Tells the binary what it was built with, for `qcs --version` and `qcs info`. The Python module is built with it too.
+//! Tells the binary what it was built with, for `qcs --version` and `qcs info`.
 
 use std::process::Command;
 
-fn main() {
+pub fn main() {
     // It reads no file: without a word cargo would run it again after every change of the package.
     println!("cargo:rerun-if-env-changed=RUSTC");
     let target = std::env::var("TARGET").expect("cargo sets it");

@@ -496,7 +496,8 @@ def prior_of(prior: Prior | str | os.PathLike[str] | None, shape: tuple[int, int
             f"prior is {type(prior).__name__}: a Prior, a file or one of {', '.join(BUILTIN)} is needed; Prior.from_torch and "
             "Prior.from_callable make one"
         )
-    is_file = os.path.exists(prior)
+    # A folder of one's data is called mnist too: as a file it is ./mnist.
+    is_file = prior not in BUILTIN and os.path.exists(prior)
     known = Prior.load(prior) if is_file else Prior.builtin(os.fspath(prior))
     # Convolutions serve any size. What was trained on digits alone does not, and its name is refused as the command refuses it.
     if shape is None or shape == known.shape or shape[0] != known.shape[0] or prior == "mnist":
