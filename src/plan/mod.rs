@@ -11,8 +11,9 @@ mod ops;
 pub use arena::Fork;
 pub use builder::PlanBuilder;
 pub use ops::{
-    Activation, Conv, Cost, EpStart, GammaRule, GroupNorm, LevelTerms, LikelihoodOp, NetworkOp, Op, Operands, Packing,
-    Prepared, ProductOp, SamplerOp, Sites, TurboOp,
+    Activation, Conv, Cost, Embed, EpCarry, EpDamp, EpMoments, EpSeparate, EpSettle, EpStart, GammaRule, GroupNorm,
+    Langevin, LevelTerms, LikelihoodOp, NetworkOp, Op, Operands, Packing, Prepared, ProductOp, SamplerOp, Sites,
+    TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter, TurboOp, TurboStart, TurboStep,
 };
 
 /// Index of a tensor of the plan.

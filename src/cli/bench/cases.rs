@@ -7,7 +7,7 @@ use qcs::likelihood::{Diag, Ep, Likelihood};
 use qcs::methods::langevin::LangevinSettings;
 use qcs::methods::turbo::TurboSettings;
 use qcs::methods::{Algorithm, Given, PRESETS, Preset, QcsSgmPlus, ScorePlan, Turbo};
-use qcs::plan::{Contents, Plan, PlanBuilder, ProductOp, Program, SamplerOp, Step, TensorId};
+use qcs::plan::{Contents, Langevin, Plan, PlanBuilder, ProductOp, Program, SamplerOp, Step, TensorId};
 use qcs::prior::{Denoiser, Prior, Schedule, UNet};
 use qcs::problem::{Ensemble, Measurements, Problem, Sensing, Simulation, Structure};
 use qcs::reconstruct::{Driver, Outcome, Unobserved};
@@ -197,7 +197,7 @@ impl Setting<'_> {
             rule: self.settings()?.gamma,
             gamma,
         });
-        plan.push(SamplerOp::Langevin {
+        plan.push(Langevin {
             x,
             prior,
             likelihood: Some((likelihood, gamma)),

@@ -70,11 +70,27 @@ impl Drop for Arena {
 /// The arena seen by one op. The planner keeps tensors that are alive together apart, and an op never asks twice for a
 /// tensor that it writes; so the slices handed out do not overlap.
 pub struct Operands<'a> {
-    pub plan: &'a Plan,
-    pub arena: &'a Arena,
+    plan: &'a Plan,
+    arena: &'a Arena,
 }
 
 impl<'a> Operands<'a> {
+    pub fn new(plan: &'a Plan, arena: &'a Arena) -> Self {
+        Self { plan, arena }
+    }
+
+    /// Height and width of a feature map.
+    pub fn size(&self, id: TensorId) -> (usize, usize) {
+        let (_, height, width) = self.plan.tensor(id).contents.feature();
+        (height, width)
+    }
+
+    /// Channels of a feature map, and its pixels.
+    pub fn channels_and_pixels(&self, id: TensorId) -> (usize, usize) {
+        let (channels, height, width) = self.plan.tensor(id).contents.feature();
+        (channels, height * width)
+    }
+
     /// A tensor to read, for the whole batch.
     pub fn read<T>(&self, id: TensorId) -> &'a [T] {
         let tensor = self.plan.tensor(id);

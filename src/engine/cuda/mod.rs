@@ -34,7 +34,8 @@ use qcs_kernels::network::conv::winograd::SCRATCH_BYTES;
 use super::{Constants, Engine, Precision, Products, Session};
 use crate::error::Remedy;
 use crate::plan::{
-    Activation, Contents, Conv, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, Program, SamplerOp, Target,
+    Activation, Contents, Conv, EpMoments, Langevin, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, Program,
+    SamplerOp, Target,
 };
 use crate::problem::{Matrix, Problem, Spectrum};
 use crate::{Error, Result};
@@ -363,11 +364,11 @@ impl Target for CudaTarget {
                 Layer::of(&conv, |id| plan.contents(id)).scratch_bytes(self.precision, batch, self.transforms)
             }
             Op::Network(NetworkOp::GroupNorm(norm)) => batch * plan.contents(norm.output).bytes(1),
-            Op::Likelihood(LikelihoodOp::EpMoments { z, .. }) => {
+            Op::Likelihood(LikelihoodOp::EpMoments(EpMoments { z, .. })) => {
                 let measurements = plan.contents(z).bytes(1) / 8;
                 8 * batch * partial_sums(measurements)
             }
-            Op::Sampler(SamplerOp::Langevin { x, .. }) => batch * plan.contents(x).bytes(1),
+            Op::Sampler(SamplerOp::Langevin(Langevin { x, .. })) => batch * plan.contents(x).bytes(1),
             _ => 0,
         }
     }

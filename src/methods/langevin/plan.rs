@@ -4,7 +4,7 @@ use super::LangevinSettings;
 use crate::engine::Wait;
 use crate::likelihood::{Carried, SettledEp};
 use crate::methods::{BatchPlan, Given};
-use crate::plan::{Contents, LikelihoodOp, PlanBuilder, Program, SamplerOp, Target};
+use crate::plan::{Contents, Langevin, LikelihoodOp, PlanBuilder, Program, SamplerOp, Target};
 
 /// Posterior sampling of the given problem, or unconditional sampling without one.
 pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, target: &dyn Target) -> BatchPlan {
@@ -47,7 +47,7 @@ pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, t
         (likelihood, gamma)
     });
     // (3) with the posterior score of (4), as Algorithm 1 has it: the likelihood score counts gamma times.
-    plan.push(SamplerOp::Langevin {
+    plan.push(Langevin {
         x,
         prior,
         likelihood,

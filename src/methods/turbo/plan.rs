@@ -4,7 +4,10 @@ use super::TurboSettings;
 use crate::engine::Wait;
 use crate::likelihood::{SettledEp, in_eigenbasis};
 use crate::methods::{BatchPlan, Given};
-use crate::plan::{Contents, PlanBuilder, Program, Sites, Target, TensorId, TurboOp};
+use crate::plan::{
+    Contents, PlanBuilder, Program, Sites, Target, TensorId, TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter,
+    TurboStart, TurboStep,
+};
 use crate::prior::Denoiser;
 use crate::problem::Problem;
 use qcs_kernels::turbo::Scalars;
@@ -118,7 +121,7 @@ pub fn message_passing(
     };
 
     plan.begin(Program::Start);
-    plan.push(TurboOp::Start {
+    plan.push(TurboStart {
         mean,
         deviation: denoiser.variance.sqrt(),
         steps,
@@ -133,7 +136,7 @@ pub fn message_passing(
     plan.begin(Program::Step);
     round(&mut plan, ROUND, done);
     let score = filtered_score(&mut plan, problem, level, sites);
-    plan.push(TurboOp::Step {
+    plan.push(TurboStep {
         steps,
         done,
         mu,
@@ -151,7 +154,7 @@ pub fn message_passing(
     });
     let prior = plan.temporary(Contents::F32(n));
     given.prior.network().push(&mut plan, r, s, prior);
-    plan.push(TurboOp::Denoise {
+    plan.push(TurboDenoise {
         log_levels,
         log_ratios,
         entries,
@@ -192,7 +195,7 @@ fn filtered_score(plan: &mut PlanBuilder, problem: &Problem, level: TensorId, si
     let (m, n) = (problem.a().rows(), problem.a().cols());
     let (g, filter) = (plan.temporary(Contents::F64(m)), plan.temporary(Contents::F64(3)));
     in_eigenbasis(plan, problem, sites.h_g, g, |plan, input, output| {
-        plan.push(TurboOp::Filter {
+        plan.push(TurboFilter {
             level,
             input,
             tau_g: sites.tau_g,
@@ -215,7 +218,7 @@ pub fn draws(settings: &TurboSettings, given: Given<'_>, batch: usize, target: &
     let [s, level, ratio] = [(); 3].map(|()| plan.persistent(Contents::F64(1)));
     let done = plan.persistent(Contents::U32(1));
     plan.begin(Program::Start);
-    plan.push(TurboOp::DrawStart {
+    plan.push(TurboDrawStart {
         r,
         s,
         x,
@@ -229,7 +232,7 @@ pub fn draws(settings: &TurboSettings, given: Given<'_>, batch: usize, target: &
     plan.begin(Program::Step);
     let prior = plan.temporary(Contents::F32(n));
     network.push(&mut plan, x, level, prior);
-    plan.push(TurboOp::Draw {
+    plan.push(TurboDraw {
         prior,
         ratio,
         x,

@@ -96,6 +96,18 @@ pub struct Prepared {
     pub activation: Activation,
 }
 
+/// Sines and cosines of the number that stands for a state's level. Tables hold each number as two whose sum it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Embed {
+    pub level: TensorId,
+    pub told: Told,
+    pub cosines_first: bool,
+    pub frequencies: ParamId,
+    /// ln sigma' of every step, where the level is told as one
+    pub table: Option<ParamId>,
+    pub output: TensorId,
+}
+
 /// An op of the network.
 #[derive(Clone, Copy, Debug)]
 pub enum NetworkOp {
@@ -154,16 +166,7 @@ pub enum NetworkOp {
         heads: usize,
         output: TensorId,
     },
-    /// Sines and cosines of the number that stands for a state's level. Tables hold each number as two whose sum it is.
-    Embed {
-        level: TensorId,
-        told: Told,
-        cosines_first: bool,
-        frequencies: ParamId,
-        /// ln sigma' of every step, where the level is told as one
-        table: Option<ParamId>,
-        output: TensorId,
-    },
+    Embed(Embed),
     /// A dense layer on a vector per state
     Dense {
         input: TensorId,
@@ -225,7 +228,7 @@ impl NetworkOp {
             Self::Resample { .. } => "resample",
             Self::Concat { .. } => "concat",
             Self::Attention { .. } => "attention",
-            Self::Embed { .. } => "embed",
+            Self::Embed(_) => "embed",
             Self::Dense { .. } => "dense",
             Self::MaxPool { .. } => "max_pool",
             Self::MeanPool { .. } => "mean_pool",
@@ -271,7 +274,7 @@ impl NetworkOp {
                 Operands::new(reads.into_iter().flatten(), [output])
             }
             Self::Concat { first, second, output } => Operands::new([first, second], [output]),
-            Self::Embed { level, output, .. } => Operands::new([level], [output]),
+            Self::Embed(op) => Operands::new([op.level], [op.output]),
             Self::Attention { input, output, .. } | Self::Dense { input, output, .. } => {
                 Operands::new([input], [output])
             }
@@ -304,8 +307,8 @@ impl NetworkOp {
                 [alpha, gamma, beta].map(|param| (param, Packing::Channels)).to_vec()
             }
             Self::GroupNorm(norm) => [norm.gamma, norm.beta].map(|param| (param, Packing::Channels)).to_vec(),
-            Self::Embed { frequencies, table, .. } => std::iter::once(frequencies)
-                .chain(table)
+            Self::Embed(op) => std::iter::once(op.frequencies)
+                .chain(op.table)
                 .map(|param| (param, Packing::Plain))
                 .collect(),
             Self::Dense { weight, bias, .. } => [weight, bias].map(|param| (param, Packing::Plain)).to_vec(),

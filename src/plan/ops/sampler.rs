@@ -26,13 +26,31 @@ impl GammaRule {
     }
 }
 
+/// x += momentum·velocity + alpha·(prior + gamma·likelihood) + noise·z, z normal; a state that would become
+/// non-finite is frozen
+#[derive(Clone, Copy, Debug)]
+pub struct Langevin {
+    pub x: TensorId,
+    pub prior: TensorId,
+    /// The score and its gamma
+    pub likelihood: Option<(TensorId, TensorId)>,
+    /// What the step added to x, for the next one to repeat a part of it
+    pub velocity: Option<TensorId>,
+    pub frozen: TensorId,
+}
+
 /// An op of the sampler.
 #[derive(Clone, Copy, Debug)]
 pub enum SamplerOp {
     /// x ~ U(0, 1), and no state is frozen
-    StartState { x: TensorId, frozen: TensorId },
+    StartState {
+        x: TensorId,
+        frozen: TensorId,
+    },
     /// The noise level of every state is the step's
-    SetLevel { level: TensorId },
+    SetLevel {
+        level: TensorId,
+    },
     /// gamma = xi·‖prior‖/‖likelihood‖ per state, bounded, or a constant; 0 where the likelihood score vanishes
     Gamma {
         prior: TensorId,
@@ -40,17 +58,7 @@ pub enum SamplerOp {
         rule: GammaRule,
         gamma: TensorId,
     },
-    /// x += momentum·velocity + alpha·(prior + gamma·likelihood) + noise·z, z normal; a state that would become
-    /// non-finite is frozen
-    Langevin {
-        x: TensorId,
-        prior: TensorId,
-        /// The score and its gamma
-        likelihood: Option<(TensorId, TensorId)>,
-        /// What the step added to x, for the next one to repeat a part of it
-        velocity: Option<TensorId>,
-        frozen: TensorId,
-    },
+    Langevin(Langevin),
     /// x += level²·prior
     Denoise {
         x: TensorId,
@@ -66,7 +74,7 @@ impl SamplerOp {
             Self::StartState { .. } => "start_state",
             Self::SetLevel { .. } => "set_level",
             Self::Gamma { .. } => "gamma",
-            Self::Langevin { .. } => "langevin",
+            Self::Langevin(_) => "langevin",
             Self::Denoise { .. } => "denoise",
         }
     }
@@ -81,13 +89,13 @@ impl SamplerOp {
                 gamma,
                 ..
             } => Operands::new([prior, likelihood], [gamma]),
-            Self::Langevin {
+            Self::Langevin(Langevin {
                 x,
                 prior,
                 likelihood,
                 velocity,
                 frozen,
-            } => {
+            }) => {
                 let (score, gamma) = likelihood.unzip();
                 let reads = [Some(prior), score, gamma, Some(frozen)];
                 let writes = [Some(x), Some(frozen), velocity];
