@@ -14,7 +14,7 @@ use qcs::engine::cpu::{CpuEngine, conv_algorithm};
 use qcs::engine::{Constants, Engine, State};
 use qcs::likelihood::Likelihood;
 use qcs::methods::QcsSgmPlus;
-use qcs::methods::{Algorithm, Given, Preset};
+use qcs::methods::{Algorithm, Inputs, Preset};
 use qcs::plan::{Contents, NetworkOp, Op, Plan, Program, Step, TensorId};
 use qcs::prior::Prior;
 use qcs::problem::Problem;
@@ -40,7 +40,7 @@ fn main() -> qcs::Result<()> {
     let mut engine = CpuEngine::new(0);
     let title = format!("{}; {name}, ngf = {ngf}, batch {batch}, M = {m}", engine.describe());
     let settings = QcsSgmPlus::of_preset(preset).settings(Likelihood::default())?;
-    let given = Given {
+    let given = Inputs {
         prior: &prior,
         problem: Some(&problem),
         chains: 1,

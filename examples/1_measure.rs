@@ -10,7 +10,7 @@ fn main() -> qcs::Result<()> {
     let images = qcs::bundled::digits(0, None)?;
     println!("{} images of shape {}", images.count(), images.shape);
 
-    // A has M rows: here from a law, `Sensing::Given` takes a matrix of yours.
+    // A has M rows: here from a law, `Sensing::Inputs` takes a matrix of yours.
     let sensing = Sensing::Drawn {
         ensemble: Ensemble::Correlated { rho: 0.4 },
         m: 300,

@@ -26,7 +26,7 @@ fn main() -> qcs::Result<()> {
         Found::Unfinished(begun) if begun == run.config => println!("it goes on"),
         _ => folder.claim(&run.config, true)?,
     }
-    let results = run.execute(engine.as_mut(), &folder, &mut ())?;
+    let results = run.execute(engine.as_mut(), &folder, &mut qcs::reconstruct::Unobserved)?;
     results.write(&run, &folder)?;
     println!("{}", folder.path().display());
     Ok(())

@@ -7,7 +7,7 @@ mod small;
 
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Constants, Engine, State};
-use qcs::methods::{Given, METHODS, Method, Preset};
+use qcs::methods::{Inputs, METHODS, Method, Preset};
 use qcs::plan::{Program, Step};
 use qcs::problem::{Ensemble, Measurements, Sensing, Structure};
 
@@ -39,13 +39,13 @@ fn a_step_of_any_method_allocates_nothing() {
         Structure::Separable(Ensemble::IllConditioned { kappa: 10.0 }),
         Structure::Blocks(4),
     ]
-    .map(|kind| small::problem_by(Sensing::Given(kind.draw(small::IMAGE, half, 1).unwrap())));
+    .map(|kind| small::problem_by(Sensing::Inputs(kind.draw(small::IMAGE, half, 1).unwrap())));
     let problems = without_a_matrix.into_iter().chain([small::problem()]);
     for (problem, kind) in problems.flat_map(|problem| METHODS.map(|kind| (problem.clone(), kind))) {
         let preset = Preset::find("mnist").unwrap();
         let method = Method::advised(kind, &prior, Some(preset), false).unwrap();
         let method = method.algorithm().unwrap();
-        let given = Given {
+        let given = Inputs {
             prior: &prior,
             problem: Some(&problem),
             chains: 1,

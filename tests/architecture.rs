@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 const ORDER: [&[&str]; 14] = [
     &["error"],
     &["images", "pool"],
-    &["bundled"],
     &["files"],
+    &["bundled"],
     &["plan"],
     &["problem"],
     &["prior"],

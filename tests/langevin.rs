@@ -8,7 +8,7 @@ use qcs::engine::{Engine, SeveralEngines};
 use qcs::likelihood::{Diag, Likelihood, SettledEp};
 use qcs::methods::QcsSgmPlus;
 use qcs::methods::langevin::{Dynamics, LangevinSettings, LangevinSteps};
-use qcs::methods::{Divergence, Given, Options, Preset, Samples, prior_score};
+use qcs::methods::{Divergence, Inputs, Options, Preset, Samples, prior_score};
 use qcs::plan::GammaRule;
 use qcs::prior::Prior;
 use qcs::problem::Problem;
@@ -48,7 +48,7 @@ impl Fixture {
     fn driver(&self) -> Driver<'_> {
         Driver {
             algorithm: &self.settings,
-            given: Given {
+            given: Inputs {
                 prior: &self.prior,
                 problem: Some(&self.problem),
                 chains: self.chains,

@@ -4,7 +4,7 @@
 use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Engine, Precision};
 use qcs::likelihood::{Diag, Ep, Likelihood, SettledEp};
-use qcs::methods::{Given, Turbo, likelihood_score};
+use qcs::methods::{Inputs, Turbo, likelihood_score};
 use qcs::plan::{Contents, PlanBuilder};
 use qcs::problem::{
     Cells, Ensemble, Factor, Matrix, Measurements, Operator, Parts, Problem, Sensing, Simulation, Spectrum, Structure,
@@ -112,7 +112,7 @@ fn twins(a: &Operator) -> [Problem; 2] {
         dither: false,
         seed: 3,
     };
-    let problem = Problem::simulate(Images::new(SHAPE, pixels), Sensing::Given(a.clone()), &settings).unwrap();
+    let problem = Problem::simulate(Images::new(SHAPE, pixels), Sensing::Inputs(a.clone()), &settings).unwrap();
     let matrix = Problem::new(dense(a), problem.cells().clone(), problem.sigma()).unwrap();
     [problem, matrix]
 }
@@ -159,7 +159,7 @@ fn estimates(problem: &Problem) -> Vec<Vec<f64>> {
     let settings = options.settings().unwrap();
     let driver = Driver {
         algorithm: &settings,
-        given: Given {
+        given: Inputs {
             prior: &prior,
             problem: Some(problem),
             chains: 1,
@@ -184,7 +184,7 @@ fn turbo_estimates_what_it_estimates_with_the_matrix() {
         (Structure::Shrink(2), None),
         (Structure::Blocks(4), some),
     ] {
-        let without = small::problem_by(Sensing::Given(kind.draw(small::IMAGE, m, 5).unwrap()));
+        let without = small::problem_by(Sensing::Inputs(kind.draw(small::IMAGE, m, 5).unwrap()));
         let with = Problem::new(dense(without.a()), without.cells().clone(), without.sigma()).unwrap();
         for (ours, theirs) in estimates(&without).iter().zip(&estimates(&with)) {
             near(ours, theirs, 1e-3, &kind.to_string());
@@ -299,7 +299,7 @@ fn thresholds_of_dither_lie_at_the_cells_ends_and_tell_the_contrast() {
         dither: true,
         seed: 3,
     };
-    let problem = Problem::simulate(image, Sensing::Given(a.clone()), &settings).unwrap();
+    let problem = Problem::simulate(image, Sensing::Inputs(a.clone()), &settings).unwrap();
     assert!(!problem.cells().are_signs());
     let x = vec![f64::from(0.4f32); SHAPE.len()];
     let inside = |scale: f64| {
@@ -312,7 +312,7 @@ fn thresholds_of_dither_lie_at_the_cells_ends_and_tell_the_contrast() {
     assert!(inside(0.5) < problem.cells().m() && inside(2.0) < problem.cells().m());
     let many = Simulation { bits: 2, ..settings };
     let image = Images::new(SHAPE, vec![0.4; SHAPE.len()]);
-    let message = Problem::simulate(image, Sensing::Given(a), &many)
+    let message = Problem::simulate(image, Sensing::Inputs(a), &many)
         .unwrap_err()
         .to_string();
     assert!(message.contains("dither is for 1 bit"), "{message}");

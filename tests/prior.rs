@@ -6,7 +6,7 @@ use qcs::bundled;
 use qcs::engine::Engine;
 use qcs::engine::cpu::CpuEngine;
 use qcs::methods::{ScorePlan, prior_score};
-use qcs::prior::{Depth, Ncsnv2, Prior, Schedule, UNet, parameters};
+use qcs::prior::{Depth, Ncsnv2, Norms, Prior, Schedule, UNet, parameters};
 use qcs::{ImageShape, Images};
 use qcs_kernels::philox::{Domain, Stream};
 use safetensors::{Dtype, tensor::TensorView};
@@ -20,6 +20,7 @@ fn unet() -> UNet {
     UNet {
         widths: vec![3, 5, 6],
         blocks: 2,
+        norms: Norms::Instance,
         image: NETWORK.image,
     }
 }

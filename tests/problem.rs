@@ -452,7 +452,7 @@ fn the_record_of_a_users_matrix_has_a_seed_and_no_ensemble() {
         seed: 9,
     };
     let images = Images::new(SHAPE, vec![0.5; SHAPE.len()]);
-    Problem::simulate(images, Sensing::Given(a), &settings)
+    Problem::simulate(images, Sensing::Inputs(a), &settings)
         .unwrap()
         .write(folder.path())
         .unwrap();

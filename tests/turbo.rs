@@ -9,7 +9,7 @@ use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Engine, SeveralEngines};
 use qcs::files::npy;
 use qcs::methods::turbo::TurboSettings;
-use qcs::methods::{Given, Method, Samples, TURBO, Turbo};
+use qcs::methods::{Inputs, Method, Samples, TURBO, Turbo};
 use qcs::prior::Prior;
 use qcs::problem::{Measurements, Problem};
 use qcs::reconstruct::{Checkpoint, Driver, Outcome, Unobserved};
@@ -45,7 +45,7 @@ impl Fixture {
     fn driver(&self) -> Driver<'_> {
         Driver {
             algorithm: &self.settings,
-            given: Given {
+            given: Inputs {
                 prior: &self.prior,
                 problem: Some(&self.problem),
                 chains: self.chains,
@@ -105,7 +105,7 @@ fn estimates_are_those_of_the_reference_in_float64_within_1e_3() {
         };
         let driver = Driver {
             algorithm: &settings,
-            given: Given {
+            given: Inputs {
                 prior: &prior,
                 problem: Some(&problem),
                 chains: 1,

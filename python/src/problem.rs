@@ -65,7 +65,7 @@ impl Measured {
         Ok(Self {
             m: lower.shape()[1],
             bounds: [lower.as_slice()?.to_vec(), upper.as_slice()?.to_vec()],
-            shape: shape.map(|[channels, height, width]| ImageShape::new(channels, height, width)),
+            shape: shape.map(arrays::of_sides),
             truth: truth.map(arrays::images).transpose()?,
             quantizer,
         })
@@ -166,7 +166,7 @@ impl Problem {
             seed,
             ..Simulation::default()
         };
-        wrapped(py.detach(|| qcs::Problem::simulate(images, Sensing::Given(a.into()), &simulation)))
+        wrapped(py.detach(|| qcs::Problem::simulate(images, Sensing::Inputs(a.into()), &simulation)))
     }
 
     /// Images measured by a matrix that is drawn from a law or read from a file; `settings` are those of `[measure]`.

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use qcs::files::safetensors::{Slice, Tensor, amended};
-use qcs::files::{LoadOptions, map, pictures_in, write_atomically};
+use qcs::files::{LoadOptions, load_images, load_named, map, pictures_in, write_atomically};
 use qcs::methods::turbo::{LEVELS, calibrate as measure};
 use qcs::prior::{Denoiser, Prior};
 use qcs::{Error, ImageShape, Images, Result};
 
-use super::flags::{load_images, load_named, taken};
+use super::flags::taken;
 use super::{Global, table, target, terminal};
 
 /// Measure a prior's denoising errors, which turbo needs, and write them into its file

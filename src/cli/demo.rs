@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use qcs::files::{LoadOptions, Size};
+use qcs::files::{LoadOptions, Size, load_images, sides};
 use qcs::run::{Found, Run, RunConfig, demo};
 use qcs::{Result, bundled};
 
 use super::Global;
-use super::flags::{MOST_SEED, absolute, load_images};
+use super::flags::{MOST_SEED, absolute};
 use super::run::Output;
 
 /// Recover ten bundled digits from 1-bit measurements, or a photograph from 2-bit ones
@@ -84,14 +84,20 @@ const SIDE: usize = 256;
 /// The demo of a photograph: the square in its middle, and at most so many pixels of it.
 fn photo(image: &Path) -> Result<RunConfig> {
     let mut config = demo::photo(&absolute(image)?);
-    let shape = load_images(image, &LoadOptions::default())?.shape;
+    let (height, width) = match sides(image)? {
+        Some(sides) => sides,
+        None => {
+            let shape = load_images(image, &LoadOptions::default())?.shape;
+            (shape.height, shape.width)
+        }
+    };
     let square = |side| Size {
         width: side,
         height: side,
     };
-    let side = shape.height.min(shape.width);
+    let side = height.min(width);
     if let Some(measure) = &mut config.measure {
-        measure.crop = (shape.height != shape.width).then(|| square(side));
+        measure.crop = (height != width).then(|| square(side));
         measure.resize = (side > SIDE).then(|| square(SIDE));
     }
     Ok(config)

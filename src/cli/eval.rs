@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use qcs::files::{LoadOptions, Loaded, ValueRange, npy, split_name};
+use qcs::files::{LoadOptions, Loaded, ValueRange, load_images, load_named, npy, split_name};
 use qcs::methods::{METHODS, Samples};
 use qcs::metrics::Calibration;
 use qcs::output::{Diverged, ImageMetrics, MethodCalibration, Report};
@@ -14,7 +14,7 @@ use qcs::reconstruct::{compare_digits, evaluate};
 use qcs::run::{MeasureConfig, RunConfig, RunFolder};
 use qcs::{Error, ImageShape, Images, Result};
 
-use super::flags::{is_problem, load_images, load_named, taken};
+use super::flags::{is_problem, taken};
 use super::{Global, table, terminal};
 
 /// Compare samples with the truth

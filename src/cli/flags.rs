@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
-use qcs::files::{LoadOptions, Loaded, on_one_line, safetensors};
+use qcs::files::{on_one_line, safetensors};
 use qcs::methods::{METHODS, Options, Setting};
 use qcs::prior::Prior;
 use qcs::run::{RunConfig, load_prior, told_of_shape};
-use qcs::{ImageShape, Images, Result, bundled};
+use qcs::{ImageShape, Result, bundled};
 
 /// TOML holds no larger integer.
 pub const MOST_SEED: i64 = i64::MAX;
@@ -89,19 +89,6 @@ pub fn absolute(path: &Path) -> Result<String> {
     }
     let absolute: PathBuf = std::path::absolute(path).map_err(|e| qcs::Error::io(path, "read", e))?;
     Ok(absolute.to_str().map_or_else(|| text.to_owned(), str::to_owned))
-}
-
-/// Images from a file, a folder, or what is bundled.
-pub fn load_images(path: &Path, options: &LoadOptions) -> Result<Images> {
-    load_named(path, options).map(|loaded| loaded.images)
-}
-
-/// The same, with what is known of them.
-pub fn load_named(path: &Path, options: &LoadOptions) -> Result<Loaded> {
-    if let Some(name) = path.to_str().filter(|name| bundled::is_name(name)) {
-        return bundled::images(name, options.first, options.count).map(Loaded::from);
-    }
-    qcs::files::load_named(path, options)
 }
 
 /// Tells which array of an archive was taken.

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use qcs::methods::Kind;
-use qcs::reconstruct::{Checkpoint, Next, Observer, Progress};
-use qcs::run::Hooks;
+use qcs::reconstruct::{Next, Observer, Progress};
 
 use super::{signals, terminal};
 
@@ -118,7 +117,7 @@ pub fn clock(seconds: f64) -> String {
     }
 }
 
-impl Hooks for Display {
+impl Observer for Display {
     fn note(&mut self, text: &str) {
         match &self.bar {
             _ if self.quiet => {}
@@ -139,28 +138,13 @@ impl Hooks for Display {
         self.start(method.title());
     }
 
-    fn progress(&mut self, progress: &Progress) {
-        self.show(progress);
-    }
-
-    fn end(&mut self, _: &Kind) {
-        self.finish();
-    }
-
-    fn stop(&mut self) -> bool {
-        signals::stop()
-    }
-}
-
-/// A run without a folder: shown, but not kept.
-impl Observer for Display {
     fn after_step(&mut self, progress: &Progress) -> Next {
         self.show(progress);
         if signals::stop() { Next::Stop } else { Next::Continue }
     }
 
-    fn checkpoint(&mut self, _: &Checkpoint) -> qcs::Result<()> {
-        Ok(())
+    fn end(&mut self, _: &Kind) {
+        self.finish();
     }
 }
 

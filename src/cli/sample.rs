@@ -7,10 +7,10 @@ use clap::Args;
 use qcs::files::npy;
 use qcs::likelihood::Likelihood;
 use qcs::methods::langevin::Dynamics;
-use qcs::methods::{Given, Options, Preset, QcsSgmPlus};
+use qcs::methods::{Inputs, Options, Preset, QcsSgmPlus};
 use qcs::output::{contact_sheet, png};
 use qcs::reconstruct::{Driver, Outcome};
-use qcs::run::{Batch, Kept};
+use qcs::run::{Batch, SoloCheckpoint};
 use qcs::{Error, Result};
 
 use super::flags::{Flags, MOST_SEED, ModelFlags};
@@ -76,7 +76,7 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     png::check_name(&args.out)?;
     let model: Vec<&Path> = args.model.model.as_deref().into_iter().collect();
     // Nothing can lie beside a device.
-    let kept = (args.out.is_file() || !args.out.exists()).then(|| Kept::beside(&args.out));
+    let kept = (args.out.is_file() || !args.out.exists()).then(|| SoloCheckpoint::beside(&args.out));
     let unfinished = kept.as_ref().filter(|kept| kept.exists());
     if let (Some(kept), false, false) = (unfinished, args.resume, args.force) {
         let (out, kept) = (args.out.display(), kept.path().display());
@@ -124,7 +124,7 @@ pub fn sample(args: &SampleArgs, global: &Global) -> Result<()> {
     }
     let mut driver = Driver {
         algorithm: &settings,
-        given: Given {
+        given: Inputs {
             prior: &prior,
             problem: None,
             chains: 1,

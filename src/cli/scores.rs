@@ -16,12 +16,12 @@ use super::{Global, target};
 /// Evaluate the prior score of images
 #[derive(Args)]
 #[command(
-    long_about = "Evaluates the prior score s(x, sigma) of images [B,C,H,W], or of a run's samples [B,chains,C,H,W], at \
+    long_about = "Evaluates the prior score s(x, beta) of images [B,C,H,W], or of a run's samples [B,chains,C,H,W], at \
                   one noise level and writes an array of the same shape (float32).",
     after_help = "Examples:
-  qcs score --x x.npy --sigma 0.5 --out score.npy
-  qcs score --model w.safetensors --x x.npy --sigma 10 --out score.npy
-  qcs score --model w.safetensors --shape 3,64,64 --x x.npy --sigma 1 --out score.npy"
+  qcs score --x x.npy --beta 0.5 --out score.npy
+  qcs score --model w.safetensors --x x.npy --beta 10 --out score.npy
+  qcs score --model w.safetensors --shape 3,64,64 --x x.npy --beta 1 --out score.npy"
 )]
 pub struct ScoreArgs {
     #[command(flatten)]
@@ -29,9 +29,9 @@ pub struct ScoreArgs {
     /// Images [B,C,H,W] or samples [B,chains,C,H,W] (.npy)
     #[arg(long, value_name = "X.npy")]
     x: PathBuf,
-    /// Noise level
-    #[arg(long, value_name = "SIGMA")]
-    sigma: f64,
+    /// Noise level of the network
+    #[arg(long, alias = "sigma", value_name = "BETA")]
+    beta: f64,
     /// Where to write the scores (.npy)
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
@@ -109,8 +109,8 @@ pub fn score(args: &ScoreArgs, global: &Global) -> Result<()> {
         let needed = format!("[B,{image}] or [B,chains,{image}], the model's");
         return Err(wrong_shape(&args.x, &shape, &needed));
     }
-    let scores = prior_score(engine.as_mut(), &prior, &Images::new(image, x), args.sigma)?;
-    check_finite(&scores.data, args.sigma)?;
+    let scores = prior_score(engine.as_mut(), &prior, &Images::new(image, x), args.beta)?;
+    check_finite(&scores.data, args.beta)?;
     npy::write(&args.out, &shape, &scores.data)
 }
 

@@ -8,9 +8,9 @@ use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 
 use qcs::methods::Kind;
 use qcs::output::Report;
-use qcs::reconstruct::Progress;
-use qcs::run::{Found, Hooks, MeasureConfig, Run};
-use qcs::sweep::{Collected, Ended, Materials, Point, Sweep, Watcher, claim, execute, flat_keys, value_of};
+use qcs::reconstruct::{Next, Observer, Progress};
+use qcs::run::{Found, MeasureConfig};
+use qcs::sweep::{Collected, Ended, Materials, Point, Sweep, SweepObserver, claim, execute, flat_keys, value_of};
 use qcs::{Error, Result};
 
 use super::flags::{Flags, MethodFlags};
@@ -182,14 +182,14 @@ fn run(sweep: &Sweep, out: &Path, global: &Global) -> Result<Vec<String>> {
     let mut engine = global.engine_for(None)?;
     let mut materials = Materials::default();
     let _lock = claim(out)?;
-    let mut watch = Watch::new(&points, global.quiet);
+    let mut shown = Shown::new(&points, global.quiet);
     global.note(&format!(
         "{}: {} points; {}",
         out.display(),
         points.len(),
         engine.describe()
     ));
-    let ended = execute(&points, out, engine.as_mut(), &mut materials, &mut watch)?;
+    let ended = execute(&points, out, engine.as_mut(), &mut materials, &mut shown)?;
     let collected = Collected::read(sweep, &points, &ended, out, &mut materials, engine.describe())?;
     collected.write()?;
     terminal::print(&format!(
@@ -254,7 +254,7 @@ fn dry_run(sweep: &Sweep, out: &Path, global: &Global) -> Result<Vec<String>> {
                         let key = format!("{:?}", point.cost_key());
                         let seconds = match trials.get(&key) {
                             Some(&seconds) => Ok(seconds),
-                            None => materials.predicted_seconds(point, engine.as_mut()),
+                            None => materials.estimate_seconds(point, engine.as_mut()),
                         };
                         match seconds {
                             Ok(seconds) => {
@@ -288,7 +288,7 @@ fn dry_run(sweep: &Sweep, out: &Path, global: &Global) -> Result<Vec<String>> {
 }
 
 /// Shows how far a sweep has come.
-struct Watch<'a> {
+struct Shown<'a> {
     points: &'a [Point],
     display: Display,
     quiet: bool,
@@ -299,7 +299,7 @@ struct Watch<'a> {
     ended: usize,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> Shown<'a> {
     fn new(points: &'a [Point], quiet: bool) -> Self {
         Self {
             points,
@@ -327,17 +327,16 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Watcher for Watch<'_> {
-    fn begin(&mut self, index: usize, point: &Point, _: &Run) -> &mut dyn Hooks {
+impl SweepObserver for Shown<'_> {
+    fn begin_point(&mut self, index: usize, point: &Point) {
         let left = self
             .left()
             .map_or(String::new(), |left| format!(", {} left", clock(left)));
         self.title = format!("[{}/{}{left}] {}", index + 1, self.points.len(), point.name());
         self.begun = Instant::now();
-        self
     }
 
-    fn end(&mut self, index: usize, point: &Point, ended: &Ended) {
+    fn end_point(&mut self, index: usize, point: &Point, ended: &Ended) {
         self.ended = index + 1;
         if let Ended::Run { .. } = ended {
             let took = self.took.entry(point.shown("method")).or_default();
@@ -359,7 +358,7 @@ impl Watcher for Watch<'_> {
     }
 }
 
-impl Hooks for Watch<'_> {
+impl Observer for Shown<'_> {
     fn begin(&mut self, _: &Kind, resumed: bool) {
         let title = if resumed {
             format!("{} (goes on)", self.title)
@@ -370,18 +369,14 @@ impl Hooks for Watch<'_> {
     }
 
     fn note(&mut self, text: &str) {
-        Hooks::note(&mut self.display, text);
+        self.display.note(text);
     }
 
-    fn progress(&mut self, progress: &Progress) {
-        self.display.show(progress);
+    fn after_step(&mut self, progress: &Progress) -> Next {
+        self.display.after_step(progress)
     }
 
     fn end(&mut self, _: &Kind) {
         self.display.finish();
-    }
-
-    fn stop(&mut self) -> bool {
-        signals::stop()
     }
 }

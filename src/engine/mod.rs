@@ -18,7 +18,7 @@ use qcs_kernels::sampler::StateKey;
 use qcs_kernels::sampler::step::StepRecord;
 
 use crate::Result;
-use crate::plan::{Op, Plan, Program, Step, Target, TensorId};
+use crate::plan::{LangevinNumbers, Op, Plan, Program, Step, Target, TensorId};
 use crate::prior::Prior;
 use crate::problem::Problem;
 
@@ -41,11 +41,17 @@ impl State {
 
 /// A step as the ops read it.
 fn step_record(step: Step) -> StepRecord {
+    let LangevinNumbers {
+        beta,
+        alpha,
+        noise,
+        momentum,
+    } = step.langevin;
     StepRecord {
-        beta: step.beta,
-        alpha: step.alpha,
-        noise: step.noise,
-        momentum: step.momentum,
+        beta,
+        alpha,
+        noise,
+        momentum,
         index: u64::from(step.index),
     }
 }
@@ -117,7 +123,7 @@ pub trait Engine {
     ///
     /// # Errors
     /// As [`Problem::spectrum`].
-    fn prepare(&mut self, problem: &Problem) -> Result<Vec<String>> {
+    fn factorise(&mut self, problem: &Problem) -> Result<Vec<String>> {
         problem.spectrum().map(|_| Vec::new())
     }
 

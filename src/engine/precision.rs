@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 /// What the inner convolutions of the network round their inputs and weights to; sums are f32. EP is f64 and the Langevin
 /// step f32 in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     #[default]

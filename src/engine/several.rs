@@ -55,8 +55,8 @@ impl Engine for SeveralEngines {
         self.engines[0].rounds_as()
     }
 
-    fn prepare(&mut self, problem: &Problem) -> Result<Vec<String>> {
-        self.engines[0].prepare(problem)
+    fn factorise(&mut self, problem: &Problem) -> Result<Vec<String>> {
+        self.engines[0].factorise(problem)
     }
 
     /// Of the first engine: the others do the same.

@@ -25,6 +25,7 @@ impl Skip for BufReader<File> {
         self.seek_relative(bytes as i64)
     }
 }
+impl Skip for &[u8] {}
 impl<R: BufRead> Skip for MultiGzDecoder<R> {}
 impl<R: Read> Skip for ZipFile<'_, R> {}
 

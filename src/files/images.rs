@@ -12,7 +12,7 @@ use super::layout::Layout;
 use super::npy::{self, NpyData};
 use super::npy_header::Header;
 use super::npz::{self, Npz};
-use super::{MAX_INFLATED, MAX_INFLATION, idx, on_one_line, open, pictures, quoted, reserve};
+use super::{MAX_INFLATED, MAX_INFLATION, bundled, idx, on_one_line, open, pictures, quoted, reserve};
 use crate::{Error, ImageShape, Images, Result};
 
 /// Which images to load, and what they must be.
@@ -67,7 +67,7 @@ const BRIGHT: f32 = 16.0;
 
 /// Loads grey or RGB images as `[B, C, H, W]` in [0, 1].
 ///
-/// `path` is a folder of PNG and JPEG files (in the order of their names), one such file, an idx file,
+/// `path` names something [bundled](super::bundled), or is a folder of PNG and JPEG files (in the order of their names), one such file, an idx file,
 /// plain or gzipped, an `.npy` array or an `.npz` archive (its first array that looks like images, or
 /// the one named by `file.npz:name`). Only the images asked for are read. Arrays are `[B,H,W]`, `[B,C,H,W]` or `[B,H,W,C]`. Bytes are divided
 /// by 255; floats must lie in [0, 1] already.
@@ -80,6 +80,9 @@ pub fn load_images(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Imag
 /// # Errors
 /// As [`load_images`].
 pub fn load_named(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Loaded> {
+    if let Some(name) = path.as_ref().to_str().filter(|name| bundled::is_name(name)) {
+        return load_bundled(name, options);
+    }
     let (path, array_name) = npz::split_name(path.as_ref());
     if path.is_dir() {
         return load_pictures(&path, &pictures::in_folder(&path)?, options);
@@ -111,13 +114,52 @@ pub fn load_named(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Loade
         }
         (_, Some(name)) => return Err(bad(format!("is no .npz archive, so it has no array {}", quoted(&name)))),
     };
-    let images = options.fit.apply(loaded.images).map_err(bad)?;
+    let images = fitted(&path, loaded.images, options)?;
+    Ok(Loaded { images, ..loaded })
+}
+
+/// Images of the binary: a picture, or digits as an idx file.
+fn load_bundled(name: &str, options: &LoadOptions) -> Result<Loaded> {
+    let (path, mut bytes) = (Path::new(name), bundled::file(name)?);
+    let bad = |reason: String| Error::bad_file(path, reason);
+    let images = match name {
+        bundled::PHOTOGRAPH => {
+            range(path, 1, options)?;
+            let mut planes = Vec::new();
+            let shape = pictures::append_bytes(bytes, &mut planes).map_err(bad)?;
+            Images::new(shape, planes)
+        }
+        bundled::DIGITS => {
+            let length = bytes.len() as u64;
+            let stream = idx::read_header(&mut bytes, length)
+                .and_then(|header| ArrayStream::new(header, bytes, Some(length)))
+                .map_err(bad)?;
+            let before = LoadOptions {
+                shape: None,
+                ..*options
+            };
+            from_stream(path, stream, None, &before, bad)?
+        }
+        _ => {
+            let (digits, photograph) = (bundled::DIGITS, bundled::PHOTOGRAPH);
+            return Err(Error::usage(format!(
+                "{name} is not images: {digits} and {photograph} are"
+            )));
+        }
+    };
+    fitted(path, images, options).map(Loaded::from)
+}
+
+/// The images cut and made smaller, of the shape that is asked for.
+fn fitted(path: &Path, images: Images, options: &LoadOptions) -> Result<Images> {
+    let bad = |reason: String| Error::bad_file(path, reason);
+    let images = options.fit.apply(images).map_err(bad)?;
     match options.shape.filter(|&shape| shape != images.shape) {
         Some(shape) => Err(bad(format!(
             "has images of shape {} (C,H,W), not {shape}",
             images.shape
         ))),
-        None => Ok(Loaded { images, ..loaded }),
+        None => Ok(images),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod array;
 pub mod atomic;
+pub mod bundled;
 mod fit;
 pub mod half;
 pub(crate) mod hash;
@@ -27,7 +28,7 @@ pub use fit::{Fit, Size};
 pub use images::{LoadOptions, Loaded, ValueRange, load_images, load_named};
 pub use npy::{NpyArray, NpyData};
 pub use npz::split_name;
-pub use pictures::in_folder as pictures_in;
+pub use pictures::{in_folder as pictures_in, sides};
 pub use sha256::sha256_of;
 
 /// Deflate cannot expand its input by more than this, so a greater claim is a lie.

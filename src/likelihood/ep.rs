@@ -3,7 +3,7 @@
 //! eigendecomposition A·Aᵀ = U·diag(lambda)·Uᵀ serves every level; an iteration costs two products with U.
 
 use super::in_eigenbasis;
-use crate::plan::{Contents, EpStart, LikelihoodOp, PlanBuilder, TensorId};
+use crate::plan::{Contents, EpMoments, EpSeparate, EpStart, LikelihoodOp, PlanBuilder, TensorId};
 use crate::problem::Problem;
 
 /// EP's settings.
@@ -39,7 +39,7 @@ impl Ep {
         });
         for _ in 0..self.iterations {
             // (9), (10), then h^G = m^a/chi^a − h^F and tau^G = 1/chi^a − tau^F (Algorithm 1).
-            plan.push(LikelihoodOp::EpMoments {
+            plan.push(EpMoments {
                 z,
                 h_f,
                 tau_f,
@@ -49,7 +49,7 @@ impl Ep {
             });
             // (25), (26), then h^F = m^b/chi^b − h^G and tau^F = 1/chi^b − tau^G.
             in_eigenbasis(plan, problem, h_g, h_f, |plan, input, output| {
-                plan.push(LikelihoodOp::EpSeparate {
+                plan.push(EpSeparate {
                     level,
                     input,
                     tau_g,

@@ -3,7 +3,7 @@
 //! are mixed with them, and a state rests once its messages have stopped moving.
 
 use super::in_eigenbasis;
-use crate::plan::{Contents, LikelihoodOp, PlanBuilder, Sites, TensorId};
+use crate::plan::{Contents, EpCarry, EpDamp, EpMoments, EpSeparate, EpSettle, PlanBuilder, Sites, TensorId};
 use crate::problem::Problem;
 
 /// Settings of a round.
@@ -34,7 +34,7 @@ impl SettledEp {
         let [h_f, new_h_f, new_h_g] = [(); 3].map(|()| plan.temporary(Contents::F64(m)));
         let [tau_f, new_tau_f, new_tau_g] = [(); 3].map(|()| plan.temporary(Contents::F64(1)));
         let (live, pace) = (plan.temporary(Contents::U32(1)), plan.temporary(Contents::F64(2)));
-        plan.push(LikelihoodOp::EpCarry {
+        plan.push(EpCarry {
             resting,
             z,
             sites,
@@ -43,7 +43,7 @@ impl SettledEp {
         });
         separate(plan, problem, level, sites, h_f, tau_f);
         for _ in 0..self.iterations {
-            plan.push(LikelihoodOp::EpMoments {
+            plan.push(EpMoments {
                 z,
                 h_f,
                 tau_f,
@@ -51,7 +51,7 @@ impl SettledEp {
                 tau_g: new_tau_g,
                 live: Some(live),
             });
-            plan.push(LikelihoodOp::EpDamp {
+            plan.push(EpDamp {
                 live,
                 pace,
                 new_h_g,
@@ -59,7 +59,7 @@ impl SettledEp {
                 sites,
             });
             separate(plan, problem, level, sites, new_h_f, new_tau_f);
-            plan.push(LikelihoodOp::EpSettle {
+            plan.push(EpSettle {
                 new_h_f,
                 new_tau_f,
                 sites,
@@ -87,7 +87,7 @@ impl SettledEp {
 /// From the sites, through the covariance, to the message of node b.
 fn separate(plan: &mut PlanBuilder, problem: &Problem, level: TensorId, sites: Sites, h_f: TensorId, tau_f: TensorId) {
     in_eigenbasis(plan, problem, sites.h_g, h_f, |plan, input, output| {
-        plan.push(LikelihoodOp::EpSeparate {
+        plan.push(EpSeparate {
             level,
             input,
             tau_g: sites.tau_g,

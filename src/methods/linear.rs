@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::options::{Setting, options, positive};
-use super::{Algorithm, Direct, Given, Kind, Left, MethodOptions, Options, Pass, Preset, Samples};
+use super::{Algorithm, HostMethod, Inputs, Kind, MethodOptions, Options, Outputs, Pass, Preset, Samples};
 use crate::prior::Prior;
 use crate::problem::Problem;
 use crate::{Error, Result};
@@ -68,17 +68,16 @@ struct LeastSquares {
 }
 
 impl Algorithm for LeastSquares {
-    fn check(&self, given: Given<'_>) -> Result<()> {
+    fn check(&self, given: Inputs<'_>) -> Result<()> {
         let missing = || Error::usage("least squares reconstructs measured images: there is no problem");
-        // A matrix is factorised here, so that it fails before the run begins.
-        given.problem.ok_or_else(missing)?.spectrum().map(|_| ())
+        given.problem.ok_or_else(missing).map(|_| ())
     }
 
-    fn passes<'a>(&'a self, _: Given<'a>) -> Vec<Box<dyn Pass + 'a>> {
+    fn passes<'a>(&'a self, _: Inputs<'a>) -> Vec<Box<dyn Pass + 'a>> {
         Vec::new()
     }
 
-    fn direct<'a>(&'a self, given: Given<'a>) -> Option<Box<dyn Direct + 'a>> {
+    fn on_host<'a>(&'a self, given: Inputs<'a>) -> Option<Box<dyn HostMethod + 'a>> {
         Some(Box::new(Solution {
             variance: self.variance,
             problem: given.problem.expect("checked before anything is computed"),
@@ -86,7 +85,7 @@ impl Algorithm for LeastSquares {
         }))
     }
 
-    fn outcome(&self, given: Given<'_>, left: &Left) -> Samples {
+    fn outcome(&self, given: Inputs<'_>, left: &Outputs) -> Samples {
         left.computed(given)
     }
 }
@@ -97,13 +96,17 @@ struct Solution<'a> {
     chains: usize,
 }
 
-impl Direct for Solution<'_> {
+impl HostMethod for Solution<'_> {
     fn steps(&self) -> usize {
         1
     }
 
     fn stage(&self) -> &'static str {
         "solution"
+    }
+
+    fn needs_spectrum(&self) -> bool {
+        true
     }
 
     /// Every chain of an image is the same: nothing is drawn.
@@ -134,7 +137,7 @@ impl Solution<'_> {
         let solved = self
             .problem
             .filtered(&residual, shrink)
-            .expect("the spectrum is known since `check`");
+            .expect("the driver has it factorised");
         a.transpose_times(&solved).iter().map(|x| (GREY + x) as f32).collect()
     }
 }

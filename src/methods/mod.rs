@@ -4,6 +4,7 @@
 //! is a method with none left open: it says what the driver must know, the passes over the states, each a plan and its
 //! steps, and what is told of a state afterwards.
 
+mod handle;
 pub mod langevin;
 mod linear;
 mod method;
@@ -16,6 +17,7 @@ pub mod turbo;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+pub use handle::{Handle, Held, Number};
 pub use langevin::{QcsSgm, QcsSgmPlus};
 pub use linear::Linear;
 pub use method::{
@@ -28,15 +30,31 @@ pub use score::{ScorePlan, likelihood_score, prior_score};
 pub use turbo::Turbo;
 
 use crate::engine::Wait;
-use crate::plan::{Plan, Step, Target, TensorId};
+use crate::plan::{Plan, PlanBuilder, Sites, Step, Target, TensorId};
 use crate::prior::Prior;
 use crate::problem::Problem;
 use crate::{Images, Result};
 use method::MethodOptions;
 
+/// The sample of a state, whatever drew it.
+pub(crate) const X: Handle<f32> = Handle::new("x");
+
+/// EP's iterations, of all rounds together
+pub(crate) const EP_ITERATIONS: Handle<u32> = Handle::new("ep_iterations");
+
+/// EP's sites, where a method carries them on.
+fn site_handles(plan: &PlanBuilder, sites: Sites) -> [Held; 4] {
+    [
+        Handle::<f64>::new("z").at(plan, sites.z),
+        Handle::<f64>::new("h_g").at(plan, sites.h_g),
+        Handle::<f64>::new("tau_g").at(plan, sites.tau_g),
+        EP_ITERATIONS.at(plan, sites.count),
+    ]
+}
+
 /// What a method works on: a prior and, unless it draws from the prior alone, a problem.
 #[derive(Clone, Copy)]
-pub struct Given<'a> {
+pub struct Inputs<'a> {
     pub prior: &'a Prior,
     pub problem: Option<&'a Problem>,
     /// Samples drawn for each image
@@ -49,27 +67,39 @@ pub trait Algorithm {
     ///
     /// # Errors
     /// Says what is missing.
-    fn check(&self, given: Given<'_>) -> Result<()>;
+    fn check(&self, given: Inputs<'_>) -> Result<()>;
 
     /// The passes over the states, in order. What a pass leaves of an image, the next one may start from.
-    fn passes<'a>(&'a self, given: Given<'a>) -> Vec<Box<dyn Pass + 'a>>;
+    fn passes<'a>(&'a self, given: Inputs<'a>) -> Vec<Box<dyn Pass + 'a>>;
 
     /// Its own computation on the host, where it is no plan of ops. Then it has no passes.
-    fn direct<'a>(&'a self, _: Given<'a>) -> Option<Box<dyn Direct + 'a>> {
+    fn on_host<'a>(&'a self, _: Inputs<'a>) -> Option<Box<dyn HostMethod + 'a>> {
         None
     }
 
+    /// Whether it reads the spectrum of A, which is [factorised](crate::engine::Engine::factorise) for it.
+    fn needs_spectrum(&self, given: Inputs<'_>, target: &dyn Target) -> bool {
+        let of_plan = |pass: &Box<dyn Pass + '_>| pass.compile(1, target).plan.needs_spectrum();
+        let direct = self.on_host(given).is_some_and(|direct| direct.needs_spectrum());
+        direct || self.passes(given).iter().any(of_plan)
+    }
+
     /// The result, from what the passes left.
-    fn outcome(&self, given: Given<'_>, left: &Left) -> Samples;
+    fn outcome(&self, given: Inputs<'_>, left: &Outputs) -> Samples;
 }
 
 /// A method that computes on the host.
-pub trait Direct {
+pub trait HostMethod {
     /// Steps of each state.
     fn steps(&self) -> usize;
 
     /// What a step is.
     fn stage(&self) -> &'static str;
+
+    /// Whether it reads the spectrum of A.
+    fn needs_spectrum(&self) -> bool {
+        false
+    }
 
     /// Reconstructs these states, `[states, N]`; no state's result depends on the others. `step` is called with the number of
     /// each step that is done, and says whether to go on: if not, there is no result.
@@ -101,28 +131,28 @@ pub struct BatchPlan {
     /// One u32 per state, where each goes on by itself: the steps that it has behind it, 0 for one that begins. Then a state
     /// that is done makes room for another one at once. Without, a batch begins and ends together.
     pub counter: Option<TensorId>,
-    /// What an earlier pass left of a state's image, by name: written before the state begins
-    pub from: Vec<(&'static str, TensorId)>,
-    /// Everything that a state in work is, by name: what a checkpoint holds, enough to go on from
-    pub state: Vec<(&'static str, TensorId)>,
-    /// What is kept of a finished state, by name
-    pub left: Vec<(&'static str, TensorId)>,
+    /// What an earlier pass left of a state's image: written before the state begins
+    pub from: Vec<Held>,
+    /// Everything that a state in work is: what a checkpoint holds, enough to go on from
+    pub state: Vec<Held>,
+    /// What is kept of a finished state
+    pub left: Vec<Held>,
 }
 
 /// What the passes left of all states.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Left {
-    /// `[states, …]` for each name, in the type that the plan gave it
-    pub values: BTreeMap<String, Vec<u8>>,
+pub struct Outputs {
+    /// `[states, …]` for each name, as a checkpoint has it
+    pub(crate) values: BTreeMap<String, Vec<u8>>,
     /// Time it took, over all sessions of the run
     pub seconds: f64,
 }
 
-impl Left {
+impl Outputs {
     /// The samples of a method that computed its states on the host: nothing diverges there, and no mean is estimated.
-    fn computed(&self, given: Given<'_>) -> Samples {
+    fn computed(&self, given: Inputs<'_>) -> Samples {
         Samples {
-            states: Images::new(given.prior.image(), self.values("x")),
+            states: Images::new(given.prior.image(), self.values(X)),
             chains: given.chains,
             diverged: Vec::new(),
             seconds: self.seconds,
@@ -130,12 +160,12 @@ impl Left {
         }
     }
 
-    /// The values of a name.
+    /// A value of all states, one after the other.
     ///
     /// # Panics
-    /// If no pass left something under that name.
-    pub fn values<T: bytemuck::Pod>(&self, name: &str) -> Vec<T> {
-        bytemuck::pod_collect_to_vec(&self.values[name])
+    /// If no pass left it.
+    pub fn values<T: Number>(&self, handle: Handle<T>) -> Vec<T> {
+        bytemuck::pod_collect_to_vec(&self.values[handle.name])
     }
 }
 

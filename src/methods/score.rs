@@ -157,7 +157,7 @@ pub fn likelihood_score(
     check(x, n, beta)?;
     let compiled = ScorePlan::of_likelihood(likelihood, problem, states.min(BATCH), engine.target());
     if compiled.plan.needs_spectrum() {
-        engine.prepare(problem)?.iter().for_each(|text| note(text));
+        engine.factorise(problem)?.iter().for_each(|text| note(text));
     }
     let constants = Constants {
         steps: &[Step::default()],

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::ALIGNMENT;
+use super::fork::Fork;
 
 /// A block of memory and the span of op indices during which it must keep its value.
 #[derive(Clone, Debug)]
@@ -10,13 +11,6 @@ pub struct Lifetime {
     pub bytes: usize,
     pub first: usize,
     pub last: usize,
-}
-
-/// Two runs of op indices that a device executes at the same time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fork {
-    pub main: Range<usize>,
-    pub side: Range<usize>,
 }
 
 impl Lifetime {

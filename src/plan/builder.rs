@@ -1,12 +1,12 @@
 //! Writing a plan down: declare tensors and weights, push ops, then let lifetimes decide the arena.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
-use super::arena::{Fork, Lifetime, place};
+use super::arena::{Lifetime, place};
+use super::fork::Fork;
 use super::{
-    Contents, Conv, GroupNorm, Instruction, NetworkOp, Op, Param, ParamId, Plan, Prepared, Program, Target, Tensor,
-    TensorId,
+    Activated, Contents, Conv, GroupNorm, Instruction, NetworkOp, Op, Operands, Param, ParamId, Plan, Program, Target,
+    Tensor, TensorId,
 };
 
 /// Collects tensors, weights and ops; [`finish`](Self::finish) makes the [`Plan`].
@@ -38,7 +38,10 @@ impl PlanBuilder {
     pub(super) fn again(plan: &Plan, batch: usize, target: &dyn Target) -> Self {
         let mut builder = Self::new(batch, target);
         for tensor in plan.tensors() {
-            builder.tensor(tensor.contents, tensor.persistent);
+            match tensor.behind {
+                Some(of) => builder.guard(of, tensor.contents),
+                None => builder.tensor(tensor.contents, tensor.persistent),
+            };
         }
         for param in plan.params() {
             builder.param(param.name.clone(), &param.shape);
@@ -82,6 +85,14 @@ impl PlanBuilder {
         self.tensors[id.0 as usize].persistent = true;
     }
 
+    /// A tensor that keeps its value and begins where another ends, without a gap: what an op writes past the end of that one
+    /// is found here. For tests.
+    pub fn guard(&mut self, of: TensorId, contents: Contents) -> TensorId {
+        let id = self.tensor(contents, true);
+        self.tensors[id.0 as usize].behind = Some(of);
+        id
+    }
+
     fn tensor(&mut self, contents: Contents, persistent: bool) -> TensorId {
         let id = TensorId(self.tensors.len() as u32);
         self.tensors.push(Tensor {
@@ -89,6 +100,7 @@ impl PlanBuilder {
             offset: 0,
             bytes: self.batch * contents.bytes(self.channel_block),
             persistent,
+            behind: None,
         });
         id
     }
@@ -124,7 +136,7 @@ impl PlanBuilder {
     /// Panics if an op reads a temporary that no earlier op of its program wrote.
     pub fn finish(mut self, target: &dyn Target) -> Plan {
         self.fuse_statistics(target);
-        self.fuse_preparation(target);
+        self.fuse_activation(target);
         let mut blocks = self.lifetimes();
         let scratch: Vec<usize> = self.ops.iter().map(|(_, op)| target.scratch_bytes(op, &self)).collect();
         blocks.extend(scratch.iter().enumerate().map(|(at, &bytes)| Lifetime {
@@ -132,10 +144,16 @@ impl PlanBuilder {
             first: at,
             last: at,
         }));
-        let fork = if target.forks() { self.fork() } else { Fork::default() };
-        let (offsets, arena_bytes) = place(&blocks, &fork);
+        let (before, fork) = self.fork(target);
+        let (offsets, arena_bytes) = place(&blocks, &fork.shifted(before));
         for (tensor, &offset) in self.tensors.iter_mut().zip(&offsets) {
             tensor.offset = offset;
+        }
+        for at in 0..self.tensors.len() {
+            if let Some(of) = self.tensors[at].behind {
+                let of = self.tensors[of.0 as usize];
+                self.tensors[at].offset = of.offset + of.bytes;
+            }
         }
         let mut programs: [Vec<Instruction>; Program::COUNT] = Default::default();
         let scratch_offsets = &offsets[self.tensors.len()..];
@@ -145,17 +163,8 @@ impl PlanBuilder {
                 scratch: start..start + bytes,
             });
         }
-        let before = self
-            .ops
-            .iter()
-            .take_while(|(program, _)| *program != Program::Step)
-            .count();
-        let of_step = |run: Range<usize>| run.start.saturating_sub(before)..run.end.saturating_sub(before);
         Plan {
-            fork: Fork {
-                main: of_step(fork.main),
-                side: of_step(fork.side),
-            },
+            fork,
             batch: self.batch,
             channel_block: self.channel_block,
             arena_bytes,
@@ -201,7 +210,7 @@ impl PlanBuilder {
     }
 
     /// Lets every convolution whose output goes into another one, without a norm between them, leave what the target multiplies.
-    fn fuse_preparation(&mut self, target: &dyn Target) {
+    fn fuse_activation(&mut self, target: &dyn Target) {
         for at in 0..self.ops.len() {
             let (program, Op::Network(NetworkOp::Conv(reader))) = self.ops[at] else {
                 continue;
@@ -213,10 +222,10 @@ impl PlanBuilder {
             let Op::Network(NetworkOp::Conv(writer)) = self.ops[writer_at].1 else {
                 continue;
             };
-            let (None, Some(contents)) = (reader.prepared, target.prepared(&writer, &reader, self)) else {
+            let (None, Some(contents)) = (reader.activated, target.activated(&writer, &reader, self)) else {
                 continue;
             };
-            let leaves = writer.leaves.unwrap_or_else(|| Prepared {
+            let leaves = writer.leaves.unwrap_or_else(|| Activated {
                 tensor: self.temporary(contents),
                 activation: reader.activation,
             });
@@ -228,44 +237,30 @@ impl PlanBuilder {
                 ..writer
             }));
             self.ops[at].1 = Op::Network(NetworkOp::Conv(Conv {
-                prepared: Some(leaves.tensor),
+                activated: Some(leaves.tensor),
                 ..reader
             }));
         }
     }
 
-    /// The network of a step and the likelihood behind it, if neither needs the other and all products are the likelihood's:
-    /// then a device may compute both at once.
-    fn fork(&self) -> Fork {
-        let room = |at: usize| match self.ops.get(at) {
-            Some((Program::Step, Op::Network(_))) => 1,
-            Some((Program::Step, Op::Product(_) | Op::Likelihood(_))) => 2,
-            _ => 0,
+    /// Where the ops of a step begin, and their fork, if the target has a use for it.
+    fn fork(&self, target: &dyn Target) -> (usize, Fork) {
+        let is_step = |(program, _): &&(Program, Op)| *program == Program::Step;
+        let before = self.ops.iter().take_while(|op| !is_step(op)).count();
+        let step = self.ops[before..].iter().take_while(is_step);
+        let operands: Vec<Operands> = step.map(|(_, op)| op.operands()).collect();
+        let all = self.ops.iter().filter(is_step).count();
+        assert_eq!(
+            operands.len(),
+            all,
+            "the ops of a program are pushed one after the other"
+        );
+        let fork = if target.forks() {
+            Fork::of(&operands)
+        } else {
+            Fork::default()
         };
-        let run = |from: usize, of: i32| (from..).find(|&at| room(at) != of).unwrap_or(from);
-        let Some(start) = (0..self.ops.len()).find(|&at| room(at) == 1) else {
-            return Fork::default();
-        };
-        let middle = run(start, 1);
-        let end = run(middle, 2);
-        let touched = |run: Range<usize>, writes: bool| -> Vec<TensorId> {
-            let operands = self.ops[run].iter().map(|(_, op)| op.operands());
-            operands
-                .flat_map(|o| if writes { o.writes } else { [o.reads, o.writes].concat() })
-                .collect()
-        };
-        let clash = |one: Range<usize>, other: Range<usize>| {
-            let (written, used) = (touched(one, true), touched(other, false));
-            written.iter().any(|id| used.contains(id))
-        };
-        let elsewhere = (0..start).chain(end..self.ops.len()).any(|at| room(at) != 0);
-        if middle == end || elsewhere || clash(start..middle, middle..end) || clash(middle..end, start..middle) {
-            return Fork::default();
-        }
-        Fork {
-            main: start..middle,
-            side: middle..end,
-        }
+        (before, fork)
     }
 
     fn lifetimes(&self) -> Vec<Lifetime> {
@@ -299,6 +294,12 @@ impl PlanBuilder {
                 last,
             }
         };
-        self.tensors.iter().zip(&spans).map(of).collect()
+        let mut lifetimes: Vec<Lifetime> = self.tensors.iter().zip(&spans).map(of).collect();
+        for (at, tensor) in self.tensors.iter().enumerate() {
+            if let Some(of) = tensor.behind {
+                lifetimes[of.0 as usize].bytes += std::mem::take(&mut lifetimes[at].bytes);
+            }
+        }
+        lifetimes
     }
 }

@@ -6,13 +6,15 @@
 
 mod arena;
 mod builder;
+mod fork;
 mod ops;
 
-pub use arena::Fork;
 pub use builder::PlanBuilder;
+pub use fork::Fork;
 pub use ops::{
-    Activation, Conv, Cost, EpStart, GammaRule, GroupNorm, LevelTerms, LikelihoodOp, NetworkOp, Op, Operands, Packing,
-    Prepared, ProductOp, SamplerOp, Sites, TurboOp,
+    Activated, Activation, Conv, Cost, Embed, EpCarry, EpDamp, EpMoments, EpSeparate, EpSettle, EpStart, GammaRule,
+    GroupNorm, Langevin, LangevinNumbers, LevelTerms, LikelihoodOp, NetworkOp, Op, Operands, Packing, ProductOp,
+    SamplerOp, Sites, TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter, TurboOp, TurboStart, TurboStep,
 };
 
 /// Index of a tensor of the plan.
@@ -65,6 +67,8 @@ pub struct Tensor {
     pub bytes: usize,
     /// Keeps its value from one execution to the next.
     pub persistent: bool,
+    /// The tensor that it lies right behind, where it is a [guard](PlanBuilder::guard)
+    pub behind: Option<TensorId>,
 }
 
 /// Every tensor starts at a multiple of this many bytes: a cache line, and a GPU's widest load.
@@ -90,32 +94,12 @@ impl Program {
 /// to go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
-    /// The noise level that [`SamplerOp::SetLevel`] gives every state
-    pub beta: f64,
-    /// The step size alpha_t
-    pub alpha: f64,
-    /// Standard deviation of the noise that the step adds
-    pub noise: f64,
-    /// The share of the previous step's movement that this one repeats; where it is 0, none is looked at.
-    pub momentum: f64,
+    /// What the sampler's ops read; other rooms leave it open
+    pub langevin: LangevinNumbers,
     /// Number of the step since the start of the run; it keys the noise.
     pub index: u32,
     /// The part of the run that a profiler shows as one range, counted from 1: a noise level, an iteration
     pub stage: u32,
-}
-
-impl Step {
-    /// A step of the paper's: without momentum, noise of variance 2·alpha.
-    pub fn plain(beta: f64, alpha: f64, index: u32) -> Self {
-        Self {
-            beta,
-            alpha,
-            noise: (2.0 * alpha).sqrt(),
-            momentum: 0.0,
-            index,
-            stage: 1,
-        }
-    }
 }
 
 /// What an engine tells the planner about itself.
@@ -127,7 +111,7 @@ pub trait Target {
         None
     }
     /// What a convolution should leave of its output, activated, for one that follows, if anything.
-    fn prepared(&self, _writer: &Conv, _reader: &Conv, _plan: &PlanBuilder) -> Option<Contents> {
+    fn activated(&self, _writer: &Conv, _reader: &Conv, _plan: &PlanBuilder) -> Option<Contents> {
         None
     }
     /// Whether two runs of ops that do not need each other are executed at once, and so must not share memory.

@@ -62,7 +62,7 @@ impl Frame {
         [x, level, score]: [TensorId; 3],
         network: impl FnOnce(&mut Layers<'_>, TensorId) -> TensorId,
     ) {
-        let mut layers = Layers { plan };
+        let mut layers = Layers::new(plan);
         let told = matches!(self, Self::Mixed { tells_level: true, .. });
         let output = layers.map(image.channels + usize::from(told), image.height, image.width);
         layers.plan.push(match self {

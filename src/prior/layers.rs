@@ -1,13 +1,27 @@
 //! The layers that networks are made of, as ops of a plan with weights by name.
 
+use qcs_kernels::network::embed::halves;
+
 use crate::plan::{Activation, Contents, Conv, NetworkOp, ParamId, PlanBuilder, TensorId};
 
 /// Writes layers into a plan.
 pub struct Layers<'a> {
     pub plan: &'a mut PlanBuilder,
+    /// What norms are told of the level, where they are scales and shifts that depend on nothing else
+    pub told: Option<TensorId>,
 }
 
-impl Layers<'_> {
+/// Numbers as [`NetworkOp::Embed`] reads them: all first halves, then all second ones.
+pub fn embedding_table(numbers: impl IntoIterator<Item = f64>) -> Vec<f32> {
+    let (first, second): (Vec<f32>, Vec<f32>) = numbers.into_iter().map(halves).unzip();
+    [first, second].concat()
+}
+
+impl<'a> Layers<'a> {
+    pub fn new(plan: &'a mut PlanBuilder) -> Self {
+        Self { plan, told: None }
+    }
+
     /// norm, ELU, conv, norm, ELU, conv, plus the input.
     pub fn residual(&mut self, name: &str, x: TensorId, dilation: usize) -> TensorId {
         let (channels, ..) = self.plan.contents(x).feature();
@@ -23,9 +37,12 @@ impl Layers<'_> {
         (h, self.norm(&format!("{name}.normalize2"), h))
     }
 
-    /// InstanceNorm++ followed by ELU, left to the convolution that reads `x` to apply.
+    /// InstanceNorm++, or the scales and shifts that stand for it, followed by ELU, left to the convolution that reads `x` to apply.
     pub fn norm(&mut self, name: &str, x: TensorId) -> Activation {
         let (channels, ..) = self.plan.contents(x).feature();
+        if let Some(told) = self.told {
+            return Activation::NormElu(self.dense(name, told, 2 * channels, false));
+        }
         let mut param = |what: &str| self.plan.param(format!("{name}.{what}"), &[channels]);
         let (alpha, gamma, beta) = (param("alpha"), param("gamma"), param("beta"));
         let padded = channels.next_multiple_of(self.plan.channel_block());
@@ -39,6 +56,24 @@ impl Layers<'_> {
             output,
         });
         Activation::NormElu(output)
+    }
+
+    /// A dense layer on a vector per state.
+    pub fn dense(&mut self, name: &str, input: TensorId, outputs: usize, silu: bool) -> TensorId {
+        let Contents::F32(inputs) = self.plan.contents(input) else {
+            panic!("a dense layer works on vectors");
+        };
+        let weight = self.plan.param(format!("{name}.weight"), &[outputs, inputs]);
+        let bias = self.plan.param(format!("{name}.bias"), &[outputs]);
+        let output = self.plan.temporary(Contents::F32(outputs));
+        self.plan.push(NetworkOp::Dense {
+            input,
+            weight,
+            bias,
+            silu,
+            output,
+        });
+        output
     }
 
     #[allow(clippy::too_many_arguments)] // the parameters of a convolution
@@ -84,7 +119,7 @@ impl Layers<'_> {
             kernel,
             dilation,
             statistics: None,
-            prepared: None,
+            activated: None,
             leaves: None,
         }));
         output

@@ -30,7 +30,7 @@ pub use frame::Frame;
 pub use generator::{Activations, Generator, LANES, Lane};
 pub use ncsnv2::{Depth, Ncsnv2};
 pub use schedule::Schedule;
-pub use unet::UNet;
+pub use unet::{Norms, UNet};
 
 /// A score network: a description that pushes ops.
 pub trait Network: Send + Sync {

@@ -1,5 +1,6 @@
 //! A U-Net that knows the noise level. Its blocks are NCSNv2's, but most of its work is done at low resolutions, where it is
-//! cheap and sees far; the level enters by the preconditioning of EDM (`kernels/src/network/precondition.rs`).
+//! cheap and sees far; the level enters by the preconditioning of EDM (`kernels/src/network/precondition.rs`). Without norms
+//! it treats a pixel alike in images of every size.
 //!
 //! ```text
 //! begin_conv → down.0 ────────────────────── + → up.0 → normalizer, end_conv
@@ -7,27 +8,57 @@
 //!                                       └ mean, shrink.1 → down.2, grow.1 ┘
 //! ```
 
-use super::layers::Layers;
+use std::collections::HashMap;
+use std::f64::consts::TAU;
+
+use qcs_kernels::launch::BLOCK;
+use qcs_kernels::network::embed::Told;
+
+use super::layers::{Layers, embedding_table};
 use super::registry::{check_halvings, first_layer, image_of};
 use super::{Frame, Network};
 use crate::files::safetensors::TensorFile;
-use crate::plan::{Activation, PlanBuilder, TensorId};
+use crate::plan::{Activation, Contents, Embed, NetworkOp, PlanBuilder, TensorId};
 use crate::{Error, ImageShape, Result};
 
-/// Widths, blocks, and the images it was trained on.
+/// What stands in front of each ELU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norms {
+    /// InstanceNorm++, whose statistics are of the whole map
+    Instance,
+    /// Scales and shifts that depend on the level alone: linear in sines and cosines of ln(2·level)/4
+    ByLevel,
+}
+
+/// Sines, and as many cosines.
+const FREQUENCIES: usize = 6;
+/// The longest period: twice what ln(2·level)/4 covers from 0.001 to 50, so that what depends on the level need not be periodic.
+const PERIOD: f64 = 5.4;
+const FREQUENCIES_NAME: &str = "level.frequencies";
+
+/// Widths, blocks, norms, and the images it was trained on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UNet {
     /// Feature maps at the image's resolution, at half of it, at a quarter...
     pub widths: Vec<usize>,
     /// Residual blocks at each resolution, on the way down and on the way up
     pub blocks: usize,
+    pub norms: Norms,
     pub image: ImageShape,
 }
 
 impl Network for UNet {
     fn describe(&self) -> String {
         let widths: Vec<String> = self.widths.iter().map(usize::to_string).collect();
-        format!("U-Net, widths {}, {} blocks each", widths.join(", "), self.blocks)
+        let norms = match self.norms {
+            Norms::Instance => "",
+            Norms::ByLevel => ", no norms",
+        };
+        format!(
+            "U-Net, widths {}, {} blocks each{norms}",
+            widths.join(", "),
+            self.blocks
+        )
     }
 
     fn image(&self) -> ImageShape {
@@ -36,8 +67,19 @@ impl Network for UNet {
 
     fn push(&self, plan: &mut PlanBuilder, x: TensorId, level: TensorId, score: TensorId) {
         Frame::EDM.push(plan, self.image, self.halvings(), [x, level, score], |layers, input| {
+            layers.told = (self.norms == Norms::ByLevel).then(|| told(layers, level));
             self.layers(layers, input)
         });
+    }
+
+    fn tables(&self) -> HashMap<String, Vec<f32>> {
+        match self.norms {
+            Norms::Instance => HashMap::new(),
+            Norms::ByLevel => {
+                let frequencies = (1..=FREQUENCIES).map(|k| k as f64 * TAU / PERIOD);
+                HashMap::from([(FREQUENCIES_NAME.to_owned(), embedding_table(frequencies))])
+            }
+        }
     }
 }
 
@@ -47,6 +89,7 @@ impl UNet {
         Self {
             widths: vec![width, 2 * width, 4 * width],
             blocks: 2,
+            norms: Norms::Instance,
             image,
         }
     }
@@ -81,7 +124,25 @@ impl UNet {
             )));
         }
         check_halvings("this U-Net", widths.len() - 1)?;
-        Ok(Self { widths, blocks, image })
+        let norms = if file.has("normalizer.weight") {
+            Norms::ByLevel
+        } else {
+            Norms::Instance
+        };
+        if norms == Norms::ByLevel
+            && let Some(odd) = widths.iter().position(|width| width % BLOCK != 0)
+        {
+            let (name, width) = (first_of(odd, 0), widths[odd]);
+            return Err(Error::usage(format!(
+                "`{name}` has {width} feature maps: without norms they must be multiples of {BLOCK}"
+            )));
+        }
+        Ok(Self {
+            widths,
+            blocks,
+            norms,
+            image,
+        })
     }
 
     fn halvings(&self) -> usize {
@@ -115,6 +176,21 @@ impl UNet {
     fn group(&self, layers: &mut Layers<'_>, name: &str, x: TensorId) -> TensorId {
         (0..self.blocks).fold(x, |x, block| layers.residual(&format!("{name}.{block}"), x, 1))
     }
+}
+
+/// What the scales and shifts are told of the level.
+fn told(layers: &mut Layers<'_>, level: TensorId) -> TensorId {
+    let frequencies = layers.plan.param(FREQUENCIES_NAME.into(), &[2 * FREQUENCIES]);
+    let output = layers.plan.temporary(Contents::F32(2 * FREQUENCIES));
+    layers.plan.push(NetworkOp::Embed(Embed {
+        level,
+        told: Told::QuarterLog,
+        cosines_first: false,
+        frequencies,
+        table: None,
+        output,
+    }));
+    output
 }
 
 /// The first weight of a block.

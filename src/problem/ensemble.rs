@@ -15,7 +15,7 @@ pub enum Ensemble {
     Gaussian,
     /// sqrt(N/M) times M orthonormal Haar rows: A·Aᵀ = N/M·I.
     RowOrthogonal,
-    /// U·diag(lambda)·Vᵀ with Haar U and V, lambda_i/lambda_(i+1) = kappa^(1/M) and tr(A·Aᵀ) = N;
+    /// U·diag(s)·Vᵀ with Haar U and V, s_i/s_(i+1) = kappa^(1/M) and tr(A·Aᵀ) = N;
     /// kappa ≥ 1.
     IllConditioned { kappa: f64 },
     /// R_L^(1/2)·H·R_R^(1/2)/sqrt(M) with Gaussian H and correlations R_ij = rho^|i−j|; 0 ≤ rho <
@@ -109,22 +109,22 @@ fn scaled(mut values: Vec<f64>, factor: f64) -> Vec<f64> {
     values
 }
 
-/// A = U·diag(lambda)·Vᵀ and its spectrum, lambda² with U.
+/// A = U·diag(s)·Vᵀ with singular values s, and its spectrum, s² with U.
 fn ill_conditioned(m: usize, n: usize, kappa: f64, seed: u64) -> (Vec<f64>, Spectrum) {
-    let mut lambda: Vec<f64> = (0..m).map(|i| kappa.powf(-(i as f64) / m as f64)).collect();
-    let norm = (n as f64 / lambda.iter().map(|l| l * l).sum::<f64>()).sqrt();
-    lambda.iter_mut().for_each(|l| *l *= norm);
+    let mut singular: Vec<f64> = (0..m).map(|i| kappa.powf(-(i as f64) / m as f64)).collect();
+    let norm = (n as f64 / singular.iter().map(|l| l * l).sum::<f64>()).sqrt();
+    singular.iter_mut().for_each(|l| *l *= norm);
 
     // A column-major Haar matrix read row-major is its transpose, which is Haar as well: this is U,
     // row-major.
     let u = haar_times(m, m, &scaled_identity(m, 1.0), seed, LEFT);
-    // diag(lambda)·Uᵀ, column-major; then Aᵀ = V·diag(lambda)·Uᵀ, column-major, is A row-major.
+    // diag(s)·Uᵀ, column-major; then Aᵀ = V·diag(s)·Uᵀ, column-major, is A row-major.
     let mut scaled_rows = u.clone();
     for column in scaled_rows.chunks_exact_mut(m) {
-        column.iter_mut().zip(&lambda).for_each(|(entry, l)| *entry *= l);
+        column.iter_mut().zip(&singular).for_each(|(entry, l)| *entry *= l);
     }
     let values = haar_times(n, m, &scaled_rows, seed, MAIN);
-    let eigenvalues = lambda.iter().map(|l| l * l).collect();
+    let eigenvalues = singular.iter().map(|l| l * l).collect();
     (
         values,
         Spectrum {

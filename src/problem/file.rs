@@ -67,10 +67,7 @@ impl Problem {
         tensors.push(Tensor::new("lower", &[b, m], Slice::F64(self.cells.lower())));
         tensors.push(Tensor::new("upper", &[b, m], Slice::F64(self.cells.upper())));
         let spectrum = self.known_spectrum().filter(|_| self.a.matrix().is_some());
-        if let Some(Spectrum { u, eigenvalues }) = spectrum {
-            tensors.push(Tensor::new("eigenvalues", &[m], Slice::F64(eigenvalues)));
-            tensors.extend(u.iter().map(|u| Tensor::new("U", &[m, m], Slice::F64(u))));
-        }
+        tensors.extend(spectrum.into_iter().flat_map(Spectrum::tensors));
         if let Some(sigmas) = &self.sigmas {
             tensors.push(Tensor::new("sigma", &[m], Slice::F64(sigmas)));
         }
@@ -173,7 +170,7 @@ fn parse(file: &TensorFile<'_>) -> Result<Problem> {
         let ensemble = ensemble.map_err(|e| Error::usage(format!("the metadata's `matrix` is no ensemble: {e}")))?;
         problem = problem.with_origin(Origin { ensemble, seed });
     }
-    if let (Some(spectrum), true) = (spectrum(file)?, problem.a().matrix().is_some()) {
+    if let (Some(spectrum), true) = (Spectrum::parse(file)?, problem.a().matrix().is_some()) {
         problem = problem.with_spectrum(spectrum).map_err(|e| {
             Error::usage(format!(
                 "{e}: remove `U` and `eigenvalues`, and they are computed when needed"
@@ -222,17 +219,28 @@ fn truth(file: &TensorFile<'_>) -> Result<Images> {
     Ok(truth)
 }
 
-fn spectrum(file: &TensorFile<'_>) -> Result<Option<Spectrum>> {
-    if !file.has("eigenvalues") {
-        return Ok(None);
+impl Spectrum {
+    /// As a file holds it, a problem's or a cache's: `eigenvalues`, and `U` unless that is the identity.
+    pub(crate) fn tensors(&self) -> Vec<Tensor<'_>> {
+        let m = self.eigenvalues.len();
+        let eigenvalues = Tensor::new("eigenvalues", &[m], Slice::F64(&self.eigenvalues));
+        let u = self.u.iter().map(|u| Tensor::new("U", &[m, m], Slice::F64(u)));
+        [eigenvalues].into_iter().chain(u).collect()
     }
-    let ([_], eigenvalues) = file.values("eigenvalues")?;
-    let u = match file.has("U") {
-        true => Some(file.values::<2>("U")?.1.into_f64()),
-        false => None,
-    };
-    Ok(Some(Spectrum {
-        u,
-        eigenvalues: eigenvalues.into_f64(),
-    }))
+
+    /// The spectrum of a file, if it has one.
+    pub(crate) fn parse(file: &TensorFile<'_>) -> Result<Option<Self>> {
+        if !file.has("eigenvalues") {
+            return Ok(None);
+        }
+        let ([_], eigenvalues) = file.values("eigenvalues")?;
+        let u = match file.has("U") {
+            true => Some(file.values::<2>("U")?.1.into_f64()),
+            false => None,
+        };
+        Ok(Some(Self {
+            u,
+            eigenvalues: eigenvalues.into_f64(),
+        }))
+    }
 }

@@ -289,11 +289,11 @@ impl Problem {
     /// sigma², but at least (1e-6)² times the mean eigenvalue of A·Aᵀ: what the likelihood counts
     /// with, so that a noise-free problem is stable.
     ///
-    /// EP works with D_i = 1/(sigma² + beta²·lambda_i²). lambda_i may be 0 (dependent rows, M > N),
+    /// EP works with D_i = 1/(sigma² + beta²·lambda_i). lambda_i may be 0 (dependent rows, M > N),
     /// as may a row of A in the diagonal score: without a floor D is infinite at sigma = 0. D enters
     /// as D/(tau + D) and 1/(tau + D), which are exact to rounding for any finite D, so the floor can
-    /// be small: with kappa = 1000 the smallest beta²·lambda² at the last level (beta = 0.01), 1e-10
-    /// of the largest lambda², is at least 100 times the floor. It should not be smaller: at
+    /// be small: with kappa = 1000 the smallest beta²·lambda at the last level (beta = 0.01), 1e-10
+    /// of the largest lambda, is at least 100 times the floor. It should not be smaller: at
     /// beta = 100 the eigenvalues' own rounding, 1e-16 of the largest, counts as 1e-12 of it, and
     /// below that rounding would decide D.
     pub fn sigma2_floored(&self) -> f64 {

@@ -14,13 +14,13 @@ pub enum Sensing {
     /// M rows drawn from a law.
     Drawn { ensemble: Ensemble, m: usize },
     /// What an earlier problem drew from a law, with the same seed.
-    Kept {
+    Reused {
         ensemble: Ensemble,
         a: Operator,
         spectrum: Option<Spectrum>,
     },
     /// A user's own.
-    Given(Operator),
+    Inputs(Operator),
 }
 
 /// How images are measured.
@@ -91,15 +91,15 @@ impl Problem {
                 let (a, spectrum) = ensemble.build(m, n, seed)?;
                 (a.into(), spectrum, Some(ensemble))
             }
-            Sensing::Kept { ensemble, a, spectrum } => (a, spectrum, Some(ensemble)),
-            Sensing::Given(a) if a.cols() != n => {
+            Sensing::Reused { ensemble, a, spectrum } => (a, spectrum, Some(ensemble)),
+            Sensing::Inputs(a) if a.cols() != n => {
                 return Err(Error::usage(format!(
                     "A has {} columns, but an image of shape {} has {n} pixels",
                     a.cols(),
                     images.shape
                 )));
             }
-            Sensing::Given(a) => (a, None, None),
+            Sensing::Inputs(a) => (a, None, None),
         };
         let diag = a.diag();
         check_scale(&diag)?;
@@ -237,7 +237,7 @@ mod tests {
             sigma,
             ..settings()
         };
-        let problem = Problem::simulate(images(2), Sensing::Given(a.into()), &settings).unwrap();
+        let problem = Problem::simulate(images(2), Sensing::Inputs(a.into()), &settings).unwrap();
         let noise = |index: usize| -> Vec<f64> {
             let (lower, upper) = problem.cells().image(index);
             lower.iter().zip(upper).map(|(lo, up)| (lo + up) / 2.0).collect()
@@ -297,7 +297,7 @@ mod tests {
         );
         assert_eq!((first.a(), first.cells()), (again.a(), again.cells()));
         assert_ne!(first.a(), other.a());
-        let given = |seed| simulate(seed, Sensing::Given(first.a().clone()));
+        let given = |seed| simulate(seed, Sensing::Inputs(first.a().clone()));
         assert_eq!(
             given(1).cells(),
             first.cells(),
@@ -320,7 +320,7 @@ mod tests {
         assert!(refused(images(1), gaussian(3), &|s| s.bits = 9));
         assert!(refused(images(1), gaussian(3), &|s| s.step = Some(0.0)));
         assert!(refused(images(1), gaussian(3), &|s| s.mean_square = f64::NAN));
-        let given = |n, value| Sensing::Given(Matrix::from_f64(2, n, vec![value; 2 * n]).unwrap().into());
+        let given = |n, value| Sensing::Inputs(Matrix::from_f64(2, n, vec![value; 2 * n]).unwrap().into());
         assert!(refused(images(1), given(19, 1.0), &|_| ()), "19 columns for 20 pixels");
         assert!(refused(images(1), given(20, 1e300), &|_| ()), "products would overflow");
         assert!(!refused(images(1), given(20, 1.0), &|_| ()));

@@ -17,7 +17,7 @@ use crate::error::{Error, Result, room_for};
 pub struct Spectrum {
     /// Eigenvectors as columns, `[M, M]` row-major; `None` is the identity.
     pub u: Option<Vec<f64>>,
-    /// Eigenvalues of A·Aᵀ (the paper's lambda², squared singular values of A), M of them, ≥ 0,
+    /// Eigenvalues of A·Aᵀ (lambda, the paper's Σ²: squared singular values of A), M of them, ≥ 0,
     /// largest first when computed here.
     pub eigenvalues: Vec<f64>,
 }

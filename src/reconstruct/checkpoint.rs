@@ -7,22 +7,62 @@ use serde::{Deserialize, Serialize};
 
 use super::fingerprint;
 use crate::files::safetensors::{self, Slice, Tensor, TensorFile};
-use crate::methods::{BatchPlan, Left};
+use crate::methods::{BatchPlan, Held, Outputs};
 use crate::{Error, Result};
 
 /// What is left of finished states, and the batch that is being worked on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checkpoint {
-    /// The pass in work
-    pub(super) pass: usize,
+    pub(super) at: At,
     /// Of the finished states, by name
-    pub(crate) left: Left,
+    pub(crate) left: Outputs,
     /// First state of the pass that no slot has taken
     pub(super) next: usize,
     /// The batch in work; empty between batches
     pub(super) slots: Vec<Slot>,
     /// The tensors of the batch in work, by name
     pub(super) work: BTreeMap<String, Vec<u8>>,
+}
+
+/// How far a method has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum At {
+    /// In this pass
+    Pass(usize),
+    /// Through all of them
+    End,
+}
+
+impl Default for At {
+    fn default() -> Self {
+        Self::Pass(0)
+    }
+}
+
+impl At {
+    /// The number that says so in a file.
+    const END: usize = usize::MAX;
+
+    fn number(self) -> usize {
+        match self {
+            Self::Pass(index) => index,
+            Self::End => Self::END,
+        }
+    }
+
+    fn of(number: usize) -> Self {
+        match number {
+            Self::END => Self::End,
+            index => Self::Pass(index),
+        }
+    }
+
+    fn next(self) -> Self {
+        match self {
+            Self::Pass(index) => Self::Pass(index + 1),
+            Self::End => Self::End,
+        }
+    }
 }
 
 /// A place in the batch.
@@ -49,9 +89,9 @@ const WORK: &str = "work.";
 
 impl Checkpoint {
     /// The checkpoint of a method that is complete: starting from it gives the samples at once.
-    pub(super) fn finished(left: Left) -> Self {
+    pub(super) fn finished(left: Outputs) -> Self {
         Self {
-            pass: usize::MAX,
+            at: At::End,
             left,
             ..Self::default()
         }
@@ -59,7 +99,7 @@ impl Checkpoint {
 
     pub(super) fn next_pass(&mut self) {
         *self = Self {
-            pass: self.pass + 1,
+            at: self.at.next(),
             left: std::mem::take(&mut self.left),
             ..Self::default()
         };
@@ -79,7 +119,7 @@ impl Checkpoint {
     /// Refuses the checkpoint of a run with other states, steps or tensors.
     pub(super) fn check(&self, states: usize, steps: usize, compiled: &BatchPlan) -> Result<()> {
         let slot_fits = |slot: &Slot| slot.state.is_none_or(|state| state < self.next) && slot.step <= steps;
-        let tensor_fits = |&(name, tensor): &(&str, _)| {
+        let tensor_fits = |&Held { name, tensor }: &Held| {
             let bytes = self.work.get(name).map(Vec::len);
             bytes == Some(compiled.plan.tensor(tensor).bytes)
         };
@@ -109,7 +149,7 @@ impl Checkpoint {
         let work = self.work.iter().map(|(name, bytes)| (format!("{WORK}{name}"), bytes));
         let tensors: BTreeMap<String, &Vec<u8>> = left.chain(work).collect();
         let header = serde_json::to_string(&Header {
-            pass: self.pass,
+            pass: self.at.number(),
             next: self.next,
             slots: self.slots.clone(),
             seconds: self.left.seconds,
@@ -161,8 +201,8 @@ impl Checkpoint {
             own.map(|(name, bytes)| (name.to_owned(), bytes.clone())).collect()
         };
         Ok(Self {
-            pass: header.pass,
-            left: Left {
+            at: At::of(header.pass),
+            left: Outputs {
                 values: of(LEFT),
                 seconds: header.seconds,
             },

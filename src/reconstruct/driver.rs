@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::checkpoint::{Checkpoint, Slot};
+use super::checkpoint::{At, Checkpoint, Slot};
 use crate::engine::{Constants, Engine, Session, State};
 use crate::methods::options::between;
-use crate::methods::{Algorithm, BatchPlan, Given, Left, Pass, Samples};
+use crate::methods::{Algorithm, BatchPlan, Held, Inputs, Kind, Outputs, Pass, Samples};
 use crate::plan::{Plan, Program, Step};
 use crate::{Error, ImageShape, Result};
 
@@ -13,7 +13,7 @@ use crate::{Error, ImageShape, Result};
 #[derive(Clone, Copy)]
 pub struct Driver<'a> {
     pub algorithm: &'a dyn Algorithm,
-    pub given: Given<'a>,
+    pub given: Inputs<'a>,
     /// The first of them in the problem
     pub first: usize,
     pub images: usize,
@@ -55,9 +55,16 @@ pub enum Next {
     Stop,
 }
 
-/// Watches a run: called after every step.
+/// Watches a run: is told what happens, says whether it goes on.
 pub trait Observer {
+    /// A method of a run in a folder begins, from its start or from a checkpoint.
+    fn begin(&mut self, _method: &Kind, _resumed: bool) {}
+
+    /// A step is done.
     fn after_step(&mut self, progress: &Progress) -> Next;
+
+    /// A method of a run in a folder has ended, or was stopped.
+    fn end(&mut self, _method: &Kind) {}
 
     /// Hears how the run is set up.
     fn note(&mut self, _text: &str) {}
@@ -103,8 +110,8 @@ impl Driver<'_> {
     ) -> Result<Outcome> {
         self.check()?;
         let mut run = resume.unwrap_or_default();
-        if let Some(direct) = self.algorithm.direct(self.given) {
-            return self.run_direct(direct.as_ref(), run, observer);
+        if let Some(direct) = self.algorithm.on_host(self.given) {
+            return self.run_on_host(direct.as_ref(), run, engine, observer);
         }
         let passes = self.algorithm.passes(self.given);
         let works: Vec<Work<'_>> = passes.iter().map(|pass| Work::new(self, pass.as_ref())).collect();
@@ -115,7 +122,7 @@ impl Driver<'_> {
             evaluations: 0,
         };
         for (index, work) in works.iter().enumerate() {
-            if index == run.pass {
+            if run.at == At::Pass(index) {
                 if work.run(engine, &mut run, &mut watch)? == Next::Stop {
                     return Ok(Outcome::Stopped);
                 }
@@ -129,7 +136,7 @@ impl Driver<'_> {
     }
 
     /// The result, from what the passes left of all states.
-    pub(crate) fn outcome(&self, left: &Left) -> Samples {
+    pub(crate) fn outcome(&self, left: &Outputs) -> Samples {
         let mut samples = self.algorithm.outcome(self.given, left);
         let passes = self.algorithm.passes(self.given);
         let steps = passes.last().map_or(Vec::new(), |pass| pass.steps());
@@ -137,6 +144,14 @@ impl Driver<'_> {
         let steps = steps.iter().filter(|step| step.stage == stage).count();
         samples.mark_far(stage as usize, steps.max(1));
         samples
+    }
+
+    /// Has the engine factorise A, for a method that needs its spectrum.
+    pub(super) fn factorise(&self, engine: &mut dyn Engine, observer: &mut dyn Observer) -> Result<()> {
+        if let Some(problem) = self.given.problem {
+            engine.factorise(problem)?.iter().for_each(|note| observer.note(note));
+        }
+        Ok(())
     }
 
     fn shape(&self) -> ImageShape {
@@ -303,7 +318,7 @@ impl<'a> Work<'a> {
 
     fn run(&self, engine: &mut dyn Engine, run: &mut Checkpoint, watch: &mut Watch<'_>) -> Result<Next> {
         let driver = self.driver;
-        let mut prepared = false;
+        let mut factorised = false;
         // All batches but a shorter last one share a session: weights, A and U are packed and uploaded once.
         while run.next < self.states || !run.slots.is_empty() {
             let batch = match run.slots.len() {
@@ -312,11 +327,9 @@ impl<'a> Work<'a> {
             };
             let begun = Instant::now();
             let compiled = self.pass.compile(batch, engine.target());
-            if let (Some(problem), true, false) = (driver.given.problem, compiled.plan.needs_spectrum(), prepared) {
-                for note in engine.prepare(problem)? {
-                    watch.observer.note(&note);
-                }
-                prepared = true;
+            if compiled.plan.needs_spectrum() && !factorised {
+                driver.factorise(engine, watch.observer)?;
+                factorised = true;
             }
             run.check(self.states, self.steps.len(), &compiled)?;
             let mut session = engine.session(&compiled.plan, driver.constants(&self.steps, self.pass.stage()))?;
@@ -356,8 +369,8 @@ impl Batches<'_> {
             run.slots = vec![Slot::default(); self.compiled.plan.batch];
         } else {
             self.bind(run)?;
-            for (name, tensor) in &self.compiled.state {
-                self.session.write(*tensor, &run.work[*name])?;
+            for &Held { name, tensor } in &self.compiled.state {
+                self.session.write(tensor, &run.work[name])?;
             }
         }
         loop {
@@ -430,7 +443,7 @@ impl Batches<'_> {
             let zero = [0; 4];
             self.write_rows(counter, &begun, |_| &zero)?;
         }
-        for &(name, tensor) in &self.compiled.from {
+        for &Held { name, tensor } in &self.compiled.from {
             let values = &run.left.values[name];
             let row = values.len() / self.work.driver.images;
             let of = |slot: usize| {
@@ -493,7 +506,7 @@ impl Batches<'_> {
         if self.compiled.counter.is_none() {
             self.session.execute(Program::Finish, last - 1)?;
         }
-        for &(name, tensor) in &self.compiled.left {
+        for &Held { name, tensor } in &self.compiled.left {
             let mut bytes = vec![0; self.compiled.plan.tensor(tensor).bytes];
             self.session.read(tensor, &mut bytes)?;
             let row = bytes.len() / batch;
@@ -515,7 +528,7 @@ impl Batches<'_> {
 
     /// Takes over the states in work from the device.
     fn take(&mut self, run: &mut Checkpoint) -> Result<()> {
-        for &(name, tensor) in &self.compiled.state {
+        for &Held { name, tensor } in &self.compiled.state {
             let bytes = run.work.entry(name.to_owned()).or_default();
             bytes.resize(self.compiled.plan.tensor(tensor).bytes, 0);
             self.session.read(tensor, bytes)?;

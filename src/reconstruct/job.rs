@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Checkpoint, Driver, Next, Observer, Outcome, Progress, compare_measurements, evaluate};
 use crate::engine::{self, Device, Engine, Precision};
-use crate::methods::{Algorithm, Divergence, Given, Method, Samples};
+use crate::methods::{Algorithm, Divergence, Inputs, Method, Samples};
 use crate::metrics::Calibration;
 use crate::output::ImageMetrics;
 use crate::prior::Prior;
@@ -180,7 +180,7 @@ impl<'a> Job<'a> {
             Some((problem, notes)) => (problem, notes.clone()),
             None => (self.problem, Vec::new()),
         };
-        let given = Given {
+        let given = Inputs {
             prior: self.prior,
             problem: Some(problem),
             chains: self.chains,
@@ -273,7 +273,7 @@ impl Reconstruction {
     fn new(
         method: Method,
         algorithm: &dyn Algorithm,
-        given: Given<'_>,
+        given: Inputs<'_>,
         first: usize,
         samples: Samples,
         notes: Vec<String>,
@@ -321,7 +321,7 @@ impl Reconstruction {
 }
 
 /// Evaluations of the network for each image: what a pass counts of each image itself, else the pass's steps.
-fn evaluations(algorithm: &dyn Algorithm, given: Given<'_>, samples: &Samples, images: usize) -> Vec<usize> {
+fn evaluations(algorithm: &dyn Algorithm, given: Inputs<'_>, samples: &Samples, images: usize) -> Vec<usize> {
     let of_passes = |first: usize| -> usize {
         let passes = algorithm.passes(given);
         let states = |per_chain: bool| if per_chain { samples.chains } else { 1 };

@@ -4,10 +4,10 @@
 //! an [`Observer`] how far it is, and hands over [checkpoints](Checkpoint) that a run goes on from to the same bits.
 
 mod checkpoint;
-mod direct;
 mod driver;
 mod evaluate;
 pub mod fingerprint;
+mod host;
 mod job;
 
 pub use checkpoint::Checkpoint;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::{MeasureConfig, Settings, Shard, Shared};
+use super::{MeasureConfig, Reuse, Settings, Shard};
 use crate::engine::Precision;
 use crate::methods::options::words;
 use crate::methods::{self, Kind, Preset};
@@ -254,7 +254,7 @@ impl RunConfig {
     /// # Errors
     /// If it cannot be read or measured, or if it is none or two.
     pub fn load_problem(&mut self) -> Result<Problem> {
-        let shared = &mut Shared::default();
+        let shared = &mut Reuse::default();
         let begun = self.begin_problem()?;
         self.finish_problem(begun, shared)
     }
@@ -274,7 +274,7 @@ impl RunConfig {
     }
 
     /// The problem: read already, or measured now, with A from an earlier problem where that is the same.
-    pub(super) fn finish_problem(&mut self, begun: Begun, shared: &mut Shared) -> Result<Problem> {
+    pub(super) fn finish_problem(&mut self, begun: Begun, shared: &mut Reuse) -> Result<Problem> {
         match begun {
             Begun::Read(problem) => Ok(problem),
             Begun::ToMeasure => {

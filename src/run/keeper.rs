@@ -5,44 +5,26 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::methods::Kind;
 use crate::reconstruct::{Checkpoint, Next, Observer, Progress};
 
 /// Checkpoints are at least this far apart: a run loses no more, and writing them costs nothing that counts.
 const EVERY: Duration = Duration::from_secs(3);
 
-/// What the caller of a run wants to know and to decide.
-pub trait Hooks {
-    /// A method begins, from its start or from a checkpoint.
-    fn begin(&mut self, method: &Kind, resumed: bool);
+/// The environment may say another number of seconds, for slow disks and for tests.
+const VARIABLE: &str = "QCS_CHECKPOINT_SECONDS";
 
-    /// How the run is set up.
-    fn note(&mut self, _text: &str) {}
-
-    /// A step is done.
-    fn progress(&mut self, progress: &Progress);
-
-    /// A method has ended, or was stopped.
-    fn end(&mut self, method: &Kind);
-
-    /// Asked after every step; `true` saves the state and ends the run.
-    fn stop(&mut self) -> bool;
-}
-
-/// Nobody watches, nothing stops.
-impl Hooks for () {
-    fn begin(&mut self, _: &Kind, _: bool) {}
-    fn progress(&mut self, _: &Progress) {}
-    fn end(&mut self, _: &Kind) {}
-    fn stop(&mut self) -> bool {
-        false
-    }
+fn every() -> Duration {
+    let seconds = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .unwrap_or(EVERY)
 }
 
 /// Keeps the blocks of a run, one after the other.
 pub(super) struct Keeper<'a> {
-    hooks: &'a mut dyn Hooks,
+    observer: &'a mut dyn Observer,
     last: Instant,
+    every: Duration,
     /// Of the whole run
     images: usize,
     /// The block in work: its images, its file, and what is written into it to tell it from others
@@ -56,10 +38,11 @@ pub(super) struct Keeper<'a> {
 }
 
 impl<'a> Keeper<'a> {
-    pub fn new(images: usize, hooks: &'a mut dyn Hooks) -> Self {
+    pub fn new(images: usize, observer: &'a mut dyn Observer) -> Self {
         Self {
-            hooks,
+            observer,
             last: Instant::now(),
+            every: every(),
             images,
             block: 0..0,
             path: PathBuf::new(),
@@ -96,20 +79,16 @@ impl Observer for Keeper<'_> {
     fn after_step(&mut self, progress: &Progress) -> Next {
         self.evaluations.1 = self.evaluations.0 + progress.evaluations;
         let of_run = self.of_run(progress);
-        self.hooks.progress(&of_run);
-        if self.hooks.stop() {
-            Next::Stop
-        } else if progress.at_stage_end && self.last.elapsed() >= EVERY {
-            Next::Checkpoint
-        } else {
-            Next::Continue
+        match self.observer.after_step(&of_run) {
+            Next::Continue if progress.at_stage_end && self.last.elapsed() >= self.every => Next::Checkpoint,
+            next => next,
         }
     }
 
     fn note(&mut self, text: &str) {
         if !self.told.iter().any(|told| told == text) {
             self.told.push(text.to_owned());
-            self.hooks.note(text);
+            self.observer.note(text);
         }
     }
 

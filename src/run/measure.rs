@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use super::Shared;
-use crate::bundled;
+use super::Reuse;
 use crate::files::{Fit, LoadOptions, Loaded, Size, load_named};
 use crate::methods::options::options;
 use crate::methods::{Options, Preset, Setting};
@@ -131,13 +130,6 @@ impl MeasureConfig {
             fit: self.fit(),
             ..LoadOptions::default()
         };
-        if let Some(name) = images.to_str().filter(|name| bundled::is_name(name)) {
-            let bundled = bundled::images(name, options.first, options.count)?;
-            let fitted = options.fit.apply(bundled);
-            return fitted
-                .map(Loaded::from)
-                .map_err(|reason| Error::bad_file(images, reason));
-        }
         load_named(images, &options)
     }
 
@@ -167,14 +159,14 @@ impl MeasureConfig {
     /// # Errors
     /// As [`MeasureConfig::resolve`], and as `load`.
     pub fn resolve_with<L: Into<Loaded>>(&mut self, load: impl FnOnce(&Self) -> Result<L>) -> Result<Problem> {
-        self.resolve_sharing(load, &mut Shared::default())
+        self.resolve_sharing(load, &mut Reuse::default())
     }
 
     /// The same, with A from an earlier problem where that is the same.
     pub(super) fn resolve_sharing<L: Into<Loaded>>(
         &mut self,
         load: impl FnOnce(&Self) -> Result<L>,
-        shared: &mut Shared,
+        shared: &mut Reuse,
     ) -> Result<Problem> {
         let (bits, sigma, seed) = (
             *self.bits.get_or_insert(Self::BITS),
@@ -215,13 +207,13 @@ impl MeasureConfig {
             Source::Structured(structure) => {
                 let a = structure.draw(images.shape, self.measurements, seed)?;
                 self.measurements = Some(Measurements::Count(a.rows()));
-                Sensing::Given(a)
+                Sensing::Inputs(a)
             }
             Source::File => {
                 let path = Path::new(self.matrix());
                 let a = Matrix::read(path)?;
                 check_size(&a, self.measurements.map(|m| m.of(n)), &images, path)?;
-                Sensing::Given(a.into())
+                Sensing::Inputs(a.into())
             }
         };
         let colour = (images.shape.channels == 3).then_some(PHOTOGRAPHS);

@@ -5,8 +5,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::blocks::Part;
+use super::run::Configured;
 use super::writer::MethodWriter;
-use super::{Configured, Found, Results, Run, RunConfig, RunFolder, Shard};
+use super::{Found, Results, Run, RunConfig, RunFolder, Shard};
 use crate::engine::{self, Device, Engine};
 use crate::error::Remedy;
 use crate::output::report::write_text;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::writer::{Brought, write_images};
+use super::writer::{MethodResults, write_images};
 use super::{Pictures, Run, RunFolder};
 use crate::output::{Grid, MethodCalibration, Report, Series, Style};
 use crate::{Images, Result};
@@ -34,7 +34,7 @@ fn heading(title: &str, chains: usize, own: bool) -> String {
 }
 
 impl Results {
-    pub(super) fn new(methods: Vec<Brought>) -> Self {
+    pub(super) fn new(methods: Vec<MethodResults>) -> Self {
         let seconds: Vec<(&str, f64)> = methods.iter().map(|m| (m.kind.key(), m.seconds)).collect();
         let states = methods.iter().map(|m| m.states).sum();
         let (mut rows, mut diverged, mut calibration, mut shown) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());

@@ -14,7 +14,7 @@ use crate::{Error, Images, Result};
 const MOST_IN_GRID: usize = 100;
 
 /// What is known of a method's results beside its files.
-pub(super) struct Brought {
+pub(super) struct MethodResults {
     pub kind: &'static Kind,
     pub rows: Vec<ImageMetrics>,
     pub diverged: Vec<Diverged>,
@@ -38,7 +38,7 @@ pub(super) struct MethodWriter<'a> {
     moments: Option<[NpyWriter<f32>; 2]>,
     /// Images that are written
     done: usize,
-    brought: Brought,
+    brought: MethodResults,
 }
 
 impl<'a> MethodWriter<'a> {
@@ -57,7 +57,7 @@ impl<'a> MethodWriter<'a> {
             },
             folder,
             done: 0,
-            brought: Brought {
+            brought: MethodResults {
                 kind,
                 rows: Vec::new(),
                 diverged: Vec::new(),
@@ -133,7 +133,7 @@ impl<'a> MethodWriter<'a> {
 
     /// # Panics
     /// If images are missing.
-    pub fn finish(self) -> Result<Brought> {
+    pub fn finish(self) -> Result<MethodResults> {
         self.samples.finish()?;
         for moment in self.moments.into_iter().flatten() {
             moment.finish()?;

@@ -9,8 +9,9 @@ use crate::files::Fit;
 use crate::output::Report;
 use crate::prior::Prior;
 use crate::problem::Problem;
+use crate::reconstruct::Observer;
 use crate::reconstruct::fingerprint;
-use crate::run::{Found, Hooks, MeasureConfig, Run, RunConfig, RunFolder, Shared, load_prior};
+use crate::run::{Found, MeasureConfig, Reuse, Run, RunConfig, RunFolder, load_prior};
 use crate::{Error, Result};
 
 /// How a point ended.
@@ -24,13 +25,13 @@ pub enum Ended {
     Failed(String),
 }
 
-/// Watches a sweep.
-pub trait Watcher {
-    /// Point number `index` begins; its run reports to the hooks that this gives.
-    fn begin(&mut self, index: usize, point: &Point, run: &Run) -> &mut dyn Hooks;
+/// Watches a sweep, and the runs of its points.
+pub trait SweepObserver: Observer {
+    /// Point number `index` begins.
+    fn begin_point(&mut self, index: usize, point: &Point);
 
     /// Point number `index` has ended.
-    fn end(&mut self, index: usize, point: &Point, ended: &Ended);
+    fn end_point(&mut self, index: usize, point: &Point, ended: &Ended);
 }
 
 /// What the points of a sweep have in common, read once.
@@ -41,7 +42,7 @@ pub struct Materials {
     images: BTreeMap<(String, Option<usize>, Option<usize>, Fit), String>,
     /// Names of points' folders by sweep and digest: points of other grids, or of earlier sweeps, may be the same run
     folders: BTreeMap<(PathBuf, String), String>,
-    shared: Shared,
+    shared: Reuse,
 }
 
 impl Materials {
@@ -100,9 +101,9 @@ impl Materials {
     ///
     /// # Errors
     /// As [`Run::load`] and [`Run::execute`].
-    pub fn predicted_seconds(&mut self, point: &Point, engine: &mut dyn Engine) -> Result<f64> {
+    pub fn estimate_seconds(&mut self, point: &Point, engine: &mut dyn Engine) -> Result<f64> {
         let run = Run::load_sharing(point.config()?, engine, &mut self.shared)?;
-        let predicted = run.predicted_seconds(engine);
+        let predicted = run.estimate_seconds(engine);
         self.shared.keep(run.problem);
         Ok(predicted?.iter().map(|(_, seconds)| seconds).sum())
     }
@@ -129,18 +130,18 @@ fn of_file(path: &Path) -> Result<String> {
 /// Runs every point that is not complete, one after the other. A point that fails does not keep the others from running.
 ///
 /// # Errors
-/// [`Error::Interrupted`] if the watcher's hooks said stop: what is done is kept, and the same call goes on from there.
+/// [`Error::Interrupted`] if the observer said stop: what is done is kept, and the same call goes on from there.
 /// Failures of points are no errors here; they are in what is returned, in the order of the points.
 pub fn execute(
     points: &[Point],
     out: &Path,
     engine: &mut dyn Engine,
     materials: &mut Materials,
-    watcher: &mut dyn Watcher,
+    observer: &mut dyn SweepObserver,
 ) -> Result<Vec<Ended>> {
     let mut all = Vec::new();
     for (index, point) in points.iter().enumerate() {
-        let ended = match execute_point(index, point, out, engine, materials, watcher) {
+        let ended = match execute_point(index, point, out, engine, materials, observer) {
             Ok(ended) => ended,
             Err(Error::Interrupted(_)) => {
                 let (done, all) = (all.len(), points.len());
@@ -149,7 +150,7 @@ pub fn execute(
             }
             Err(error) => Ended::Failed(error.to_string()),
         };
-        watcher.end(index, point, &ended);
+        observer.end_point(index, point, &ended);
         all.push(ended);
     }
     Ok(all)
@@ -161,7 +162,7 @@ fn execute_point(
     out: &Path,
     engine: &mut dyn Engine,
     materials: &mut Materials,
-    watcher: &mut dyn Watcher,
+    observer: &mut dyn SweepObserver,
 ) -> Result<Ended> {
     let folder = materials.folder(point, out)?;
     // Files of a point that cannot be read are made again: nobody but a sweep writes them.
@@ -177,11 +178,11 @@ fn execute_point(
     if !matches!(&found, Found::Unfinished(config) if *config == run.config) {
         folder.claim(&run.config, true)?;
     }
-    let hooks = watcher.begin(index, point, &run);
+    observer.begin_point(index, point);
     if let Some(error) = damage {
-        hooks.note(&format!("{error}; the point is run again"));
+        observer.note(&format!("{error}; the point is run again"));
     }
-    let results = run.execute(engine, &folder, hooks);
+    let results = run.execute(engine, &folder, observer);
     let written = results.and_then(|results| {
         results.write(&run, &folder)?;
         folder.remove_checkpoints()?;

@@ -12,7 +12,7 @@ mod point;
 mod report;
 
 pub use collect::{Collected, Row};
-pub use execute::{Ended, Materials, Watcher, execute};
+pub use execute::{Ended, Materials, SweepObserver, execute};
 pub use file::{Grid, Sweep};
 pub use keys::{flat_keys, value_of};
 pub use mark::claim;

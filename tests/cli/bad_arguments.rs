@@ -99,11 +99,11 @@ fn arguments_that_make_no_sense_are_usage_errors() {
         ("run --resume --out run", "no run to resume"),
         ("run problem.safetensors", "--out"),
         (
-            "score --x images.npy --sigma 0 --model model.safetensors --out s.npy",
+            "score --x images.npy --beta 0 --model model.safetensors --out s.npy",
             "noise level",
         ),
         (
-            "score --x images.npy --sigma -1 --model model.safetensors --out s.npy",
+            "score --x images.npy --beta -1 --model model.safetensors --out s.npy",
             "noise level",
         ),
         (

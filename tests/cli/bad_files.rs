@@ -94,7 +94,7 @@ fn damaged_and_hostile_arrays_are_bad_input_wherever_they_are_read() {
         for line in [
             format!("measure {file} -o p.safetensors -m 16"),
             format!("measure images.npy --matrix {file} -o p.safetensors"),
-            format!("score --model model.safetensors --x {file} --sigma 1 --out s.npy"),
+            format!("score --model model.safetensors --x {file} --beta 1 --out s.npy"),
             format!("likelihood --problem problem.safetensors --x {file} --beta 1 --out g.npy"),
             format!("eval {file} --truth images.npy"),
             format!("eval images.npy --truth {file}"),
@@ -113,8 +113,8 @@ fn what_is_missing_is_named() {
         "run problem.safetensors --model nowhere.safetensors --out run",
         "run --config nowhere.toml --out run",
         "measure nowhere/ -o p.safetensors",
-        "score --model model.safetensors --x nowhere.npy --sigma 1 --out s.npy",
-        "score --model nowhere.safetensors --x images.npy --sigma 1 --out s.npy",
+        "score --model model.safetensors --x nowhere.npy --beta 1 --out s.npy",
+        "score --model nowhere.safetensors --x images.npy --beta 1 --out s.npy",
         "likelihood --problem nowhere.safetensors --x images.npy --beta 1 --out g.npy",
         "eval nowhere.npy --truth images.npy",
         "eval images.npy --truth nowhere.npy",
@@ -179,7 +179,7 @@ fn a_model_with_wrong_tensors_is_refused_by_their_names() {
         place.model(&file, IMAGE, change);
         for line in [
             format!("run problem.safetensors --model {file} --out run"),
-            format!("score --model {file} --x images.npy --sigma 1 --out s.npy"),
+            format!("score --model {file} --x images.npy --beta 1 --out s.npy"),
             format!("info --model {file}"),
         ] {
             // X has a shape, which serves a model that does not say its own.
@@ -190,7 +190,7 @@ fn a_model_with_wrong_tensors_is_refused_by_their_names() {
             place.run(&line).refuses(&line, 3, &says);
         }
     }
-    place.succeeds("score --model size.safetensors --shape 1,8,8 --x images.npy --sigma 1 --out s.npy");
+    place.succeeds("score --model size.safetensors --shape 1,8,8 --x images.npy --beta 1 --out s.npy");
 }
 
 #[test]
@@ -297,15 +297,15 @@ fn arrays_of_the_wrong_shape_or_range_are_refused() {
     write("cube.npy", &[2, 2, 2], 0.5);
     for (line, says) in [
         (
-            "score --model model.safetensors --x small.npy --sigma 1 --out s.npy",
+            "score --model model.safetensors --x small.npy --beta 1 --out s.npy",
             "[2, 1, 6, 6]",
         ),
         (
-            "score --model model.safetensors --x flat.npy --sigma 1 --out s.npy",
+            "score --model model.safetensors --x flat.npy --beta 1 --out s.npy",
             "[3, 64]",
         ),
         (
-            "score --model model.safetensors --x nan.npy --sigma 1 --out s.npy",
+            "score --model model.safetensors --x nan.npy --beta 1 --out s.npy",
             "NaN",
         ),
         (

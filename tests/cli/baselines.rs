@@ -63,7 +63,7 @@ fn results_depend_neither_on_the_batch_nor_on_the_threads_and_are_in_the_generat
 #[cfg(unix)]
 #[test]
 fn a_stopped_baseline_goes_on_to_the_same_bits() {
-    use crate::interrupt::Running;
+    use crate::interrupt::{Running, wait_for_file};
     let place = place(|_, _| {});
     let line = format!("{RUN} --method bipg --iterations 60 --projection-steps 2000 --batch 1 --threads 1");
     let line = line
@@ -72,7 +72,7 @@ fn a_stopped_baseline_goes_on_to_the_same_bits() {
     place.succeeds(&format!("{line} --out whole"));
     let mut running = Running::start(&place, &format!("{line} --out stopped"));
     running.wait_for("BIPG starts");
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    wait_for_file(&place.path("stopped/checkpoint-bipg.safetensors"));
     let ran = running.signal("TERM");
     assert_eq!(ran.code, Some(130), "{}", ran.stderr);
     place.succeeds("run --resume --out stopped");

@@ -218,7 +218,7 @@ fn eval_gives_the_metrics_that_the_run_wrote() {
 #[test]
 fn score_and_likelihood_are_those_of_the_library_and_keep_the_shape() {
     let place = Place::with_problem();
-    place.succeeds("score --model model.safetensors --x images.npy --sigma 0.5 --out s.npy");
+    place.succeeds("score --model model.safetensors --x images.npy --beta 0.5 --out s.npy");
     let score = npy::read(place.path("s.npy")).unwrap();
     assert_eq!(score.shape, [IMAGES, 1, 8, 8]);
     let prior = qcs::prior::Prior::open(&place.path("model.safetensors"), None).unwrap();

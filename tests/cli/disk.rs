@@ -13,7 +13,7 @@ fn output_below_a_regular_file_cannot_be_written() {
         "run problem.safetensors --model model.safetensors --out file/run",
         "run problem.safetensors --model model.safetensors --out file",
         "measure images.npy -m 8 -o file/p.safetensors",
-        "score --model model.safetensors --x images.npy --sigma 1 --out file/s.npy",
+        "score --model model.safetensors --x images.npy --beta 1 --out file/s.npy",
         "likelihood --problem problem.safetensors --x images.npy --beta 1 --out file/g.npy",
         "sample --model model.safetensors --count 1 -o file/sheet.png --quiet",
         "measure images.npy -m 8 -o nowhere/p.safetensors",
@@ -28,7 +28,7 @@ fn output_below_a_regular_file_cannot_be_written() {
 fn a_device_without_space_is_an_error() {
     let place = Place::with_problem();
     for line in [
-        "score --model model.safetensors --x images.npy --sigma 1 --out /dev/full",
+        "score --model model.safetensors --x images.npy --beta 1 --out /dev/full",
         "measure images.npy -m 8 -o /dev/full",
         "sample --model model.safetensors --count 1 --quiet -o /dev/full",
     ] {

@@ -60,7 +60,7 @@ fn a_runs_samples_have_scores() {
     let samples = npy::read(place.path("run/ep/samples.npy")).unwrap();
     let states = samples.to_f32().into_owned();
     npy::write(place.path("flat.npy"), &[2 * IMAGES, 1, 8, 8], &states).unwrap();
-    let score = "score --model model.safetensors --sigma 0.5";
+    let score = "score --model model.safetensors --beta 0.5";
     place.succeeds(&format!("{score} --x run/ep/samples.npy -o s.npy"));
     place.succeeds(&format!("{score} --x flat.npy -o flat-s.npy"));
     let read = |name: &str| npy::read(place.path(name)).unwrap();
@@ -90,7 +90,7 @@ fn the_shape_of_the_images_serves_a_model_that_does_not_say_its_own() {
     place.model("nameless.safetensors", IMAGE, |_, metadata| {
         metadata.remove("image_size");
     });
-    let score = "score --x images.npy --sigma 0.5";
+    let score = "score --x images.npy --beta 0.5";
     place.succeeds(&format!("{score} --model nameless.safetensors -o a.npy"));
     place.succeeds(&format!("{score} --model model.safetensors -o b.npy"));
     assert_eq!(place.read("a.npy"), place.read("b.npy"));

@@ -22,6 +22,8 @@ pub struct Running {
 impl Running {
     pub fn start(place: &Place, line: &str) -> Self {
         let mut command = place.command(line);
+        // At the end of every level, so that tests can wait for one.
+        command.env("QCS_CHECKPOINT_SECONDS", "0");
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         Self {
@@ -59,21 +61,21 @@ impl Running {
     }
 }
 
-pub fn wait_for_file(path: &Path) {
+/// Waits until the file is there and holds something else than `before`: some steps into what has just begun.
+pub fn wait_for_other(path: &Path, before: Option<&[u8]>) {
     let begun = Instant::now();
-    while !path.exists() {
+    while std::fs::read(path).map_or(true, |now| Some(now.as_slice()) == before) {
         assert!(
             begun.elapsed() < Duration::from_secs(60),
-            "{} does not appear",
+            "{} is not written",
             path.display()
         );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Some steps into what has just begun.
-fn a_moment() {
-    std::thread::sleep(Duration::from_millis(200));
+pub fn wait_for_file(path: &Path) {
+    wait_for_other(path, None);
 }
 
 #[test]
@@ -81,10 +83,11 @@ fn a_run_that_is_stopped_twice_and_killed_once_ends_with_the_same_bits() {
     let place = Place::with_problem();
     place.succeeds(&format!("{LONG} --out whole --quiet"));
 
+    let [diag, ep] = ["diag", "ep"].map(|method| place.path(&format!("run/checkpoint-{method}.safetensors")));
     // In the first method.
     let mut run = Running::start(&place, &format!("{LONG} --out run"));
     run.wait_for("QCS-SGM starts");
-    a_moment();
+    wait_for_file(&diag);
     let ran = run.signal("TERM");
     ran.refuses(
         "run",
@@ -97,14 +100,15 @@ fn a_run_that_is_stopped_twice_and_killed_once_ends_with_the_same_bits() {
     let mut run = Running::start(&place, "run --resume --out run --threads 2");
     run.wait_for("QCS-SGM continues from its checkpoint");
     run.wait_for("QCS-SGM+ starts");
-    a_moment();
+    wait_for_file(&ep);
     assert_eq!(run.signal("INT").code, Some(130));
     assert!(place.path("run/checkpoint-ep.safetensors").exists());
 
     // Killed without a chance to save anything: what the last checkpoint holds is enough.
     let mut run = Running::start(&place, "run --resume --out run");
+    let before = std::fs::read(&ep).unwrap();
     run.wait_for("QCS-SGM+ continues from its checkpoint");
-    a_moment();
+    wait_for_other(&ep, Some(&before));
     assert_eq!(run.signal("KILL").code, None);
 
     // The command as it was first typed, and --resume; the batch changes no result.
@@ -136,7 +140,7 @@ fn an_unfinished_run_is_neither_overwritten_nor_continued_with_other_settings() 
     let place = Place::with_problem();
     let mut run = Running::start(&place, &format!("{LONG} --out run"));
     run.wait_for("QCS-SGM starts");
-    a_moment();
+    wait_for_file(&place.path("run/checkpoint-diag.safetensors"));
     assert_eq!(run.signal("TERM").code, Some(130));
     let checkpoint = place.read("run/checkpoint-diag.safetensors");
 
@@ -188,7 +192,7 @@ fn drawing_from_the_prior_goes_on_after_a_signal_to_the_same_bits() {
     let line = format!("{line} -o sheet.png --samples s.npy");
     let mut run = Running::start(&place, &line);
     run.wait_for("4 images of shape 1,8,8");
-    a_moment();
+    wait_for_file(&place.path("sheet.png.checkpoint"));
     run.signal("TERM")
         .refuses(&line, 130, &["the state is saved", "--resume"]);
     place

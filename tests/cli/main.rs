@@ -17,6 +17,7 @@ mod interrupt;
 mod kept;
 mod limits;
 mod memory;
+mod messages;
 mod names;
 mod overwrite;
 mod problems;

@@ -7,7 +7,7 @@ const COMMANDS: [(&str, &[&str]); 6] = [
     ("measure images.npy -m 8 -o OUT", &["images.npy"]),
     ("measure images.npy --matrix A.npy -o OUT", &["images.npy", "A.npy"]),
     (
-        "score --model model.safetensors --x images.npy --sigma 1 -o OUT",
+        "score --model model.safetensors --x images.npy --beta 1 -o OUT",
         &["images.npy", "model.safetensors"],
     ),
     (

@@ -141,7 +141,7 @@ fn a_share_that_is_none_is_refused() {
 #[cfg(unix)]
 #[test]
 fn a_shard_that_is_told_of_its_end_saves_and_goes_on_where_it_is_requeued() {
-    use crate::interrupt::Running;
+    use crate::interrupt::{Running, wait_for_other};
     let place = Place::new();
     write_images(&place, "images.npy", 9);
     let line = format!("{RUN} --steps-per-level 700 --step-scale 1e-6");
@@ -152,8 +152,10 @@ fn a_shard_that_is_told_of_its_end_saves_and_goes_on_where_it_is_requeued() {
     };
     for signal in ["USR1", "KILL"] {
         let mut running = Running::start(&place, &shard(5));
+        let checkpoint = place.path("parts/shard-5-of-8/checkpoint-ep.safetensors");
+        let before = std::fs::read(&checkpoint).ok();
         running.wait_for("QCS-SGM");
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        wait_for_other(&checkpoint, before.as_deref());
         let ran = running.signal(signal);
         assert_eq!(ran.code, (signal == "USR1").then_some(130), "{}", ran.stderr);
     }

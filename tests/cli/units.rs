@@ -297,7 +297,7 @@ fn a_truth_in_other_units_is_refused_and_impossible_cells_are_told_of() {
 fn a_score_that_no_float_holds_is_an_error() {
     let place = Place::with_problem();
     for line in [
-        "score --model model.safetensors --x images.npy --sigma 1e-200 --out s.npy",
+        "score --model model.safetensors --x images.npy --beta 1e-200 --out s.npy",
         "likelihood --problem problem.safetensors --x images.npy --beta 1e300 --out s.npy",
         "likelihood --problem problem.safetensors --x images.npy --beta 1e300 --method diag --out s.npy",
     ] {

@@ -70,7 +70,7 @@ fn check_reports_device_kernels_and_every_case_and_can_do_a_share_of_them() {
     }
     let mut parts: Vec<String> = Vec::new();
     for part in 1..=3 {
-        let (share, _) = report(&format!("--only langevin --share {part}/3"), &[], 0);
+        let (share, _) = report(&format!("--only langevin --part {part}/3"), &[], 0);
         parts.extend(cases(&share));
     }
     let sorted = |mut names: Vec<String>| {
@@ -100,7 +100,7 @@ fn check_reports_device_kernels_and_every_case_and_can_do_a_share_of_them() {
         "{closed}"
     );
 
-    let line = "check --device cuda --share 4/3";
+    let line = "check --device cuda --part 4/3";
     emulated.run(line, &[]).refuses(line, 2, &["4/3", "like 2/4"]);
 }
 
@@ -109,7 +109,7 @@ fn check_reports_device_kernels_and_every_case_and_can_do_a_share_of_them() {
 fn no_kernel_writes_what_it_reads_as_constant() {
     let emulated = Emulated::new();
     // All rooms but the convolutions, whose many sizes take long to count: a share of them.
-    for line in ["--only langevin", "--only turbo", "--only ep_", "--share 1/7"] {
+    for line in ["--only langevin", "--only turbo", "--only ep_", "--part 1/7"] {
         let line = format!("check --device cuda {line}");
         let ran = emulated.run(&line, &[("QCS_EMU_PROFILE", "1"), ("QCS_EMU_RACES", "0")]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);

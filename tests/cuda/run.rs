@@ -8,7 +8,7 @@ use qcs::engine::{Engine, Precision};
 use qcs::files::npy;
 use qcs::likelihood::Likelihood;
 use qcs::methods::QcsSgmPlus;
-use qcs::methods::{Algorithm, Given, Options, Preset};
+use qcs::methods::{Algorithm, Inputs, Options, Preset};
 use qcs::plan::{Op, Plan, Program, TensorId};
 use qcs::prior::Prior;
 use qcs::problem::{Cells, Ensemble, Problem, Sensing, Simulation};
@@ -87,7 +87,7 @@ fn a_batch_that_diverged_does_not_end_the_next_one() {
         let options = options.over(QcsSgmPlus::of_preset(Preset::find("mnist").unwrap()));
         let driver = Driver {
             algorithm: &options.settings(Likelihood::default()).unwrap(),
-            given: Given {
+            given: Inputs {
                 prior: &prior,
                 problem: Some(&problem),
                 chains: 1,
@@ -216,7 +216,7 @@ fn sample_three_levels(steps_per_level: usize) {
     let options = options.over(QcsSgmPlus::of_preset(Preset::find("mnist").unwrap()));
     let driver = Driver {
         algorithm: &options.settings(Likelihood::default()).unwrap(),
-        given: Given {
+        given: Inputs {
             prior: &prior,
             problem: Some(&problem),
             chains: 1,
@@ -248,7 +248,7 @@ fn touched(plan: &Plan, run: &Range<usize>) -> [Vec<Range<usize>>; 2] {
 #[test]
 fn what_runs_at_once_shares_no_memory() {
     let (prior, problem) = (small::prior(), small::problem());
-    let given = Given {
+    let given = Inputs {
         prior: &prior,
         problem: Some(&problem),
         chains: 1,
@@ -331,19 +331,32 @@ fn what_the_host_hands_over_is_waited_for() {
     assert!(count(&stats, "/synchronisations") >= copies, "{stats}");
 }
 
+/// Waits until the condition does not hold any more, or the child has ended.
+fn wait_while(child: &mut std::process::Child, condition: impl Fn() -> bool) {
+    while condition() && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
 #[test]
 fn an_interrupted_run_goes_on_to_the_same_bits() {
     let emulated = place();
     let run = format!("{RUN} --steps-per-level 2 --device cuda --precision fp32");
     emulated.succeeds(&format!("{run} --out whole"));
-    // Somewhere in the middle, wherever that is on this machine.
-    let mut child = emulated.command(&format!("{run} --out broken"), &[]).spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(400));
+    let line = format!("{run} --out broken");
+    let mut child = emulated
+        .command(&line, &[("QCS_CHECKPOINT_SECONDS", "0")])
+        .spawn()
+        .unwrap();
+    // After the first level.
+    wait_while(&mut child, || {
+        !emulated.place.path("broken/checkpoint-ep.safetensors").exists()
+    });
     // SAFETY: a signal to our own child.
     unsafe { libc_kill(child.id() as i32, 15) };
     let code = child.wait().unwrap().code();
-    // It may be faster than the signal, or not yet listening.
-    assert!([Some(130), Some(0), None].contains(&code), "{code:?}");
+    // It may be faster than the signal.
+    assert!([Some(130), Some(0)].contains(&code), "{code:?}");
     emulated.succeeds(&format!("{run} --out broken --resume"));
     let samples = |out: &str| emulated.place.read(&format!("{out}/ep/samples.npy"));
     assert!(samples("whole") == samples("broken"));
@@ -362,9 +375,17 @@ fn eight_shards_one_of_them_killed_twice_are_the_run() {
             "{run} --out parts --shard {shard}/8 --resume --block 1 --threads {}",
             1 + shard % 3
         );
-        for wait in [150, 400].iter().filter(|_| shard == 5) {
-            let mut child = emulated.command(&line, &[]).spawn().unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(*wait));
+        // Before its first level, and after it.
+        for file in ["config.toml", "checkpoint-ep.safetensors"]
+            .iter()
+            .filter(|_| shard == 5)
+        {
+            let mut child = emulated
+                .command(&line, &[("QCS_CHECKPOINT_SECONDS", "0")])
+                .spawn()
+                .unwrap();
+            let file = emulated.place.path(&format!("parts/shard-5-of-8/{file}"));
+            wait_while(&mut child, || !file.exists());
             child.kill().unwrap();
             child.wait().unwrap();
         }
@@ -386,7 +407,7 @@ fn a_run_takes_the_fastest_precision_and_a_score_the_exact_one() {
     let config = String::from_utf8(emulated.place.read("default/config.toml")).unwrap();
     assert!(config.contains("precision = \"fp16\""), "{config}");
 
-    let score = "score --model small.safetensors --x two.npy --sigma 0.3 --device cuda";
+    let score = "score --model small.safetensors --x two.npy --beta 0.3 --device cuda";
     emulated.succeeds(&format!("{score} --out default.npy"));
     emulated.succeeds(&format!("{score} --out single.npy --precision fp32"));
     assert!(emulated.place.read("default.npy") == emulated.place.read("single.npy"));
@@ -406,7 +427,7 @@ fn scores_on_the_device_are_those_of_the_cpu() {
         let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|v| f64::from(v * v)).sum::<f64>().sqrt();
         norm(&mut a.iter().zip(b).map(|(a, b)| a - b)) / norm(&mut a.iter().copied())
     };
-    let score = "score --model small.safetensors --x two.npy --sigma 0.3";
+    let score = "score --model small.safetensors --x two.npy --beta 0.3";
     let likelihood = "likelihood --problem p.safetensors --x two.npy --beta 0.3";
     emulated.succeeds(&format!("{likelihood} --out l.npy --device cpu"));
     for architecture in ["70", "80"] {

@@ -15,19 +15,49 @@ use qcs_emulator::{Buffer, Device, LaunchConfig, LoadedModule, Options, Params, 
 use qcs_kernels::network::conv::tensor::Generation;
 use qcs_kernels::{PTX_SM_70, PTX_SM_80};
 
+/// An engine that is still to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Closed {
+    /// The CPU with one of its instruction sets, the plainest first
+    Cpu(usize),
+    /// The kernels of one architecture on the emulator
+    Emulated(u32),
+}
+
+impl Closed {
+    /// All that compute in a precision.
+    pub fn all(precision: Precision) -> Vec<Self> {
+        let cpus = (0..CpuEngine::every(1).len()).map(Self::Cpu);
+        let emulated = [70, 80].into_iter();
+        let emulated = emulated.filter(|&architecture| precision != Precision::Tf32 || architecture >= 80);
+        cpus.chain(emulated.map(Self::Emulated)).collect()
+    }
+
+    /// "cpu-avx2", "sm_70"
+    #[allow(dead_code)] // not every test program asks for it
+    pub fn name(self) -> String {
+        match self {
+            Self::Cpu(index) => CpuEngine::every(1)[index].rounds_as().to_owned(),
+            Self::Emulated(architecture) => format!("sm_{architecture}"),
+        }
+    }
+
+    pub fn open(self, precision: Precision) -> Box<dyn Engine> {
+        match self {
+            Self::Cpu(index) => Box::new(CpuEngine::every(2).swap_remove(index).rounding(precision)),
+            Self::Emulated(architecture) => {
+                let ptx = if architecture == 70 { PTX_SM_70 } else { PTX_SM_80 };
+                Box::new(Emulated::new(ptx, architecture, precision, false))
+            }
+        }
+    }
+}
+
 /// All engines that compute in a precision.
 #[allow(dead_code)] // not every test program asks for all
 pub fn every_engine(precision: Precision) -> Vec<Box<dyn Engine>> {
-    let mut engines: Vec<Box<dyn Engine>> = Vec::new();
-    for engine in CpuEngine::every(2) {
-        engines.push(Box::new(engine.rounding(precision)));
-    }
-    for (architecture, ptx) in [(70, PTX_SM_70), (80, PTX_SM_80)] {
-        if precision != Precision::Tf32 || architecture >= 80 {
-            engines.push(Box::new(Emulated::new(ptx, architecture, precision, false)));
-        }
-    }
-    engines
+    let all = Closed::all(precision).into_iter();
+    all.map(|engine| engine.open(precision)).collect()
 }
 
 /// The kernels of one PTX on the emulator.

@@ -213,7 +213,7 @@ def _(place, case):
 def _(place, level):
     place.measured()
     place.digits()
-    result = place.qcs(f"score --x digits/truth.npy --sigma {level} --out s.npy")
+    result = place.qcs(f"score --x digits/truth.npy --beta {level} --out s.npy")
     if result[0] == 0 and not all(math.isfinite(v) for v in npy(place("s.npy"))):
         return result, "NaN or infinity"
     return result, None

@@ -1,52 +1,94 @@
 //! Every case of every op on every engine, against the op's twin; and proof that the cases would notice a broken kernel.
+//!
+//! Each case is a test: `cargo test --release --test ops -- "sm_70 conv+norm"` runs some on one engine.
 
 #[path = "../engines/mod.rs"]
 mod engines;
 mod mutants;
 
-use engines::{Emulated, every_engine};
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use engines::{Closed, Emulated};
+use libtest_mimic::{Arguments, Failed, Trial};
 use qcs::engine::cases::{Case, cases};
 use qcs::engine::cuda::laid_out::target;
 use qcs::engine::{Engine, Precision};
 use qcs_kernels::{PTX_SM_70, PTX_SM_80};
 
-/// Runs the cases of the engine's precision.
-fn every_case_is_correct(engine: &mut dyn Engine) {
-    let (device, precision) = (engine.describe(), engine.precision());
-    let verdicts = cases().into_iter().filter(|case| case.precision == precision);
-    let mut failures = Vec::new();
-    for verdict in verdicts.map(|case| case.verdict(engine)) {
-        let line = match &verdict.error {
-            Ok(error) => format!("{}: error {error:.1e} of {:.1e}", verdict.name, verdict.bound),
-            Err(reason) => format!("{}: {reason}", verdict.name),
-        };
-        println!("{device}: {line}");
-        if !verdict.is_correct() {
-            failures.push(line);
+fn main() {
+    let arguments = Arguments::from_args();
+    let mut trials = every_case();
+    trials.extend(mutants::every_mutant());
+    trials.extend([
+        whole(
+            "convolutions_move_full_sectors_without_bank_conflicts",
+            convolutions_move_full_sectors_without_bank_conflicts,
+        ),
+        whole(
+            "statistics_spare_the_norm_its_passes_over_the_map",
+            statistics_spare_the_norm_its_passes_over_the_map,
+        ),
+        whole(
+            "a_batch_in_parts_gives_what_the_whole_gives",
+            a_batch_in_parts_gives_what_the_whole_gives,
+        ),
+        whole("no_two_cases_have_one_name", no_two_cases_have_one_name),
+    ]);
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// A test that panics where it fails.
+fn whole(name: &str, test: fn()) -> Trial {
+    Trial::test(name, move || {
+        test();
+        Ok(())
+    })
+}
+
+/// One test for each case on each engine of its precision.
+fn every_case() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for precision in Precision::ALL {
+        for engine in Closed::all(precision) {
+            let all = cases().into_iter().enumerate();
+            for (index, case) in all.filter(|(_, case)| case.precision == precision) {
+                let name = format!("{} {}", engine.name(), case.name);
+                trials.push(Trial::test(name, move || is_correct(index, engine)));
+            }
         }
     }
-    assert!(failures.is_empty(), "{device}:\n{}", failures.join("\n"));
+    trials
 }
 
-#[test]
-fn every_case_is_correct_in_fp32() {
-    for mut engine in every_engine(Precision::Fp32) {
-        every_case_is_correct(engine.as_mut());
+thread_local! {
+    static CASES: Vec<Case> = cases();
+    /// Loading PTX takes longer than most cases: every thread opens an engine once.
+    static ENGINES: RefCell<HashMap<(Closed, Precision), Box<dyn Engine>>> = RefCell::default();
+}
+
+fn is_correct(index: usize, engine: Closed) -> Result<(), Failed> {
+    let verdict = CASES.with(|cases| {
+        let case = &cases[index];
+        ENGINES.with_borrow_mut(|engines| {
+            let engine = engines
+                .entry((engine, case.precision))
+                .or_insert_with(|| engine.open(case.precision));
+            case.verdict(engine.as_mut())
+        })
+    });
+    match &verdict.error {
+        _ if verdict.is_correct() => Ok(()),
+        Ok(error) => Err(format!("error {error:.1e}, bound {:.1e}", verdict.bound).into()),
+        Err(reason) => Err(reason.into()),
     }
 }
 
-#[test]
-fn every_case_is_correct_in_fp16() {
-    for mut engine in every_engine(Precision::Fp16) {
-        every_case_is_correct(engine.as_mut());
-    }
-}
-
-#[test]
-fn every_case_is_correct_in_tf32() {
-    for mut engine in every_engine(Precision::Tf32) {
-        every_case_is_correct(engine.as_mut());
-    }
+fn no_two_cases_have_one_name() {
+    let mut names: Vec<String> = cases().into_iter().map(|case| case.name).collect();
+    names.sort();
+    let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+    assert!(twice.is_empty(), "{twice:?}");
 }
 
 /// Runs the chosen cases of every precision with profiling kernels.
@@ -68,7 +110,6 @@ fn profiled(ptx: &str, architecture: u32, chosen: impl Fn(&Case) -> bool) -> Vec
     reports
 }
 
-#[test]
 fn convolutions_move_full_sectors_without_bank_conflicts() {
     // One layer for each tile and activation.
     let layers = [
@@ -112,7 +153,6 @@ fn convolutions_move_full_sectors_without_bank_conflicts() {
 }
 
 /// The figures of kernels/README.md: 1.75 MiB instead of 8.
-#[test]
 fn statistics_spare_the_norm_its_passes_over_the_map() {
     for (architecture, ptx) in [(70, PTX_SM_70), (80, PTX_SM_80)] {
         let chosen = [
@@ -137,7 +177,6 @@ fn statistics_spare_the_norm_its_passes_over_the_map() {
 }
 
 /// Layers that Winograd's algorithm computes, once as one part and once in parts of one and of two images.
-#[test]
 fn a_batch_in_parts_gives_what_the_whole_gives() {
     let chosen = [
         "conv fp32 3×104→100×14×14 9 taps, dilation 1, Elu",

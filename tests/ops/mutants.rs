@@ -1,6 +1,8 @@
 //! Kernels broken on purpose: a missing barrier, a wait that is too short, a wrong lane, index, constant or bound. Each must
 //! make a case fail.
 
+use libtest_mimic::Trial;
+
 use crate::engines::Emulated;
 use qcs::engine::cases::cases;
 use qcs::engine::{Engine, Precision};
@@ -79,7 +81,7 @@ impl Mutant {
 const BARRIER: &str = "bar.sync \t0;";
 
 /// Edits that both architectures' PTX allows.
-const MUTANTS: [Mutant; 26] = [
+static MUTANTS: [Mutant; 26] = [
     Mutant::new("advance_step", "set_level", ", 1;", ", 0;", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv fp32 1×1→16", BARRIER, "", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv fp32 1×16→32", BARRIER, "", Which::Last),
@@ -166,29 +168,26 @@ const MUTANTS: [Mutant; 26] = [
 ];
 
 /// Edits of what only the newer architecture has.
-const MUTANTS_SM_80: [Mutant; 2] = [
+static MUTANTS_SM_80: [Mutant; 2] = [
     // Which part of a pixel's unit is a lane's
     Mutant::new("conv_tf32_64x16", "conv tf32 2×24", ", 2, 3;", ", 1, 3;", Which::First),
     Mutant::new("conv_tf32_64x16", "conv tf32 2×24", BARRIER, "", Which::First),
 ];
 
-fn every_mutant_is_noticed(mutants: &[Mutant], ptx: &str, architecture: u32) {
-    for mutant in mutants {
-        let edit = format!("{}: {:?} for {:?}", mutant.kernel, mutant.to, mutant.from);
-        match mutant.noticed(ptx, architecture) {
-            Some(how) => println!("{edit} noticed by {how}"),
-            None => panic!("sm_{architecture} {edit}: no case notices"),
-        }
-    }
-}
-
-#[test]
-fn every_broken_kernel_is_noticed_on_sm_70() {
-    every_mutant_is_noticed(&MUTANTS, PTX_SM_70, 70);
-}
-
-#[test]
-fn every_broken_kernel_is_noticed_on_sm_80() {
-    every_mutant_is_noticed(&MUTANTS, PTX_SM_80, 80);
-    every_mutant_is_noticed(&MUTANTS_SM_80, PTX_SM_80, 80);
+/// One test for each edit of each architecture's PTX.
+pub fn every_mutant() -> Vec<Trial> {
+    let both = [(70, PTX_SM_70), (80, PTX_SM_80)].into_iter();
+    let both = both.flat_map(|(architecture, ptx)| MUTANTS.iter().map(move |mutant| (mutant, ptx, architecture)));
+    let newer = MUTANTS_SM_80.iter().map(|mutant| (mutant, PTX_SM_80, 80));
+    let trial = |(at, (mutant, ptx, architecture)): (usize, (&'static Mutant, &'static str, u32))| {
+        let name = format!(
+            "mutant {at} of sm_{architecture}: {} by {}",
+            mutant.kernel, mutant.cases
+        );
+        Trial::test(name, move || match mutant.noticed(ptx, architecture) {
+            Some(_) => Ok(()),
+            None => Err(format!("no case notices {:?} for {:?}", mutant.to, mutant.from).into()),
+        })
+    };
+    both.chain(newer).enumerate().map(trial).collect()
 }

@@ -9,7 +9,7 @@ use qcs::engine::cpu::CpuEngine;
 use qcs::engine::{Constants, Engine, Precision, State};
 use qcs::methods::ScorePlan;
 use qcs::plan::{Program, Step};
-use qcs::prior::{Depth, Ncsnv2, Network, Prior, Schedule, UNet};
+use qcs::prior::{Depth, Ncsnv2, Network, Norms, Prior, Schedule, UNet};
 
 fn ncsnv2(golden: &Golden, image: ImageShape) -> Prior {
     prior(golden, Ncsnv2::new(16, image))
@@ -69,18 +69,29 @@ fn networks_agree_with_float64_within_1e_4_on_every_engine() {
     let unet = |widths: &[usize], blocks: usize, image: ImageShape| UNet {
         widths: widths.to_vec(),
         blocks,
+        norms: Norms::Instance,
         image,
     };
     let grey = ImageShape::new(1, 28, 28);
     let colour = ImageShape::new(3, 32, 32);
     type Build<'a> = &'a dyn Fn(&Golden) -> Prior;
     let deep = |depth, image| Ncsnv2 { ngf: 8, depth, image };
-    let goldens: [(&str, Build<'_>); 6] = [
+    let goldens: [(&str, Build<'_>); 7] = [
         ("ncsnv2_ngf16_28x28x1.safetensors", &|g| ncsnv2(g, grey)),
         ("ncsnv2_ngf16_32x32x3.safetensors", &|g| ncsnv2(g, colour)),
         ("unet_28x28x1.safetensors", &|g| prior(g, unet(&[8, 16, 24], 2, grey))),
         ("unet_32x32x3.safetensors", &|g| {
             prior(g, unet(&[10, 12, 20], 1, colour))
+        }),
+        ("unet_by_level_24x36x3.safetensors", &|g| {
+            let norms = Norms::ByLevel;
+            prior(
+                g,
+                UNet {
+                    norms,
+                    ..unet(&[8, 16, 24], 1, ImageShape::new(3, 24, 36))
+                },
+            )
         }),
         ("ncsnv2_deeper.safetensors", &|g| {
             prior(g, deep(Depth::Deeper, ImageShape::new(1, 12, 16)))

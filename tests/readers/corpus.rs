@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::{Compression, write::GzEncoder};
 use qcs::prior::units::{Level, Output, Resample, Steps, Unit, UnitNetwork};
-use qcs::prior::{Ncsnv2, Prior, UNet, parameters};
+use qcs::prior::{Ncsnv2, Norms, Prior, UNet, parameters};
 use qcs::problem::{Cells, Matrix, Problem};
 use qcs::{ImageShape, Images};
 use safetensors::Dtype;
@@ -213,6 +213,7 @@ pub fn priors() -> Vec<Seed> {
     let unet = UNet {
         widths: vec![2, 3],
         blocks: 1,
+        norms: Norms::Instance,
         image,
     };
     let unet = Prior::random(unet, 1);

@@ -60,7 +60,7 @@ try() {
 
 for size in 4 8 16 32 64 128 256 512 1024; do
     try $size measure measure bundled:digits --count 2 -m 50 -o "$disk/p.safetensors"
-    try $size score score --x x.npy --sigma 1 -o "$disk/s.npy"
+    try $size score score --x x.npy --beta 1 -o "$disk/s.npy"
     try $size likelihood likelihood --problem p.safetensors --x x.npy --beta 1 -o "$disk/g.npy"
     try $size sample sample --count 2 --levels 2 -o "$disk/sheet.png"
 done

@@ -1,5 +1,5 @@
-// The passes between two convolutions, each over memory once, in f32 or bf16, channels last: ELU, and InstanceNorm++ with the
-// ELU that follows it. PyTorch takes a third of a training step for these; its convolutions are near the CPU's peak already.
+// The passes between two convolutions, each over memory once, in f32 or bf16, channels last: ELU, and InstanceNorm++ or a given scale
+// and shift with the ELU that follows. PyTorch takes a third of a training step for these; its convolutions are near the CPU's peak already.
 // Compiled and called by fused.py. x is [images][pixels][channels]; statistics and parameters are f32.
 
 #include <algorithm>
@@ -143,6 +143,23 @@ void norm_elu_backward(const T *x, const T *y, const T *dy, const float *alpha, 
         }
 }
 
+// Of one image; `terms` holds a scale and then a shift for each channel, `d_terms` gets their gradients.
+template <class T> void affine_elu_forward(const T *x, const float *terms, T *__restrict y, long pixels, int c) {
+    for (long p = 0; p < pixels; p++)
+        for (int k = 0; k < c; k++) put(y[p * c + k], elu(get(x[p * c + k]) * terms[k] + terms[c + k]));
+}
+
+template <class T>
+void affine_elu_backward(const T *x, const T *y, const T *dy, const float *terms, T *__restrict dx, float *d_terms, long pixels, int c) {
+    sums(pixels, c, d_terms + c, d_terms, [=](long i, int, float &shift, float &scale) {
+        float dz = get(dy[i]) * slope(get(y[i]));
+        shift += dz;
+        scale += dz * get(x[i]);
+    });
+    for (long p = 0; p < pixels; p++)
+        for (int k = 0; k < c; k++) put(dx[p * c + k], terms[k] * get(dy[p * c + k]) * slope(get(y[p * c + k])));
+}
+
 // The largest of 5x5 around each pixel, and which it was (row 0 to 4 times 5, plus column): first along rows, then along columns.
 template <class T> void max_pool_forward(const T *x, T *y, uint8_t *which, int height, int width, int c) {
     std::vector<float> best(size_t(height) * width * c);
@@ -214,6 +231,15 @@ Saved of_image(float *saved, long n, int c) {
             norm_elu_backward(x + o, y + o, dy + o, alpha, gamma, dx + o, d_alpha, d_gamma, d_beta, pixels, c,                 \
                               of_image(saved, n, c));                                                                          \
         }                                                                                                                      \
+    }                                                                                                                          \
+    extern "C" void affine_elu_forward_##NAME(const T *x, const float *terms, T *y, long images, long pixels, int c) {         \
+        for (long n = 0; n < images; n++)                                                                                      \
+            affine_elu_forward(x + n * pixels * c, terms + n * 2 * c, y + n * pixels * c, pixels, c);                          \
+    }                                                                                                                          \
+    extern "C" void affine_elu_backward_##NAME(const T *x, const T *y, const T *dy, const float *terms, T *dx, float *d_terms, \
+                                               long images, long pixels, int c) {                                              \
+        for (long n = 0, o = 0; n < images; n++, o += pixels * c)                                                              \
+            affine_elu_backward(x + o, y + o, dy + o, terms + n * 2 * c, dx + o, d_terms + n * 2 * c, pixels, c);              \
     }                                                                                                                          \
     extern "C" void max_pool_forward_##NAME(const T *x, T *y, uint8_t *which, long images, int height, int width, int c) {      \
         for (long n = 0, o = 0; n < images; n++, o += long(height) * width * c)                                                \

@@ -1,4 +1,4 @@
-"""ELU, and InstanceNorm++ followed by ELU, each in one pass over memory: fused.cpp, compiled on first use with the machine's C++
+"""ELU, and InstanceNorm++ or a given scale and shift followed by ELU, each in one pass over memory: fused.cpp, compiled on first use with the machine's C++
 compiler. Where there is none PyTorch's own operations do the same.
 
     python fused.py        compares both, forwards and backwards
@@ -67,6 +67,24 @@ class NormElu(torch.autograd.Function):
         return dx, *sums
 
 
+class AffineElu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, terms):
+        x, terms = channels_last(x), terms.float().contiguous()
+        (n, c, h, w), y = x.shape, torch.empty_like(x)
+        call("affine_elu_forward", x, x, terms, y, n, h * w, c)
+        ctx.save_for_backward(x, y, terms)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, y, terms = ctx.saved_tensors
+        (n, c, h, w), dy, dx = x.shape, channels_last(dy), torch.empty_like(x)
+        sums = torch.empty_like(terms)
+        call("affine_elu_backward", x, x, y, dy, terms, dx, sums, n, h * w, c)
+        return dx, sums
+
+
 class MaxPool(torch.autograd.Function):
     """5x5, stride 1."""
 
@@ -107,10 +125,23 @@ def norm_elu(norm, x):
     return F.elu(norm(x))
 
 
+def affine_elu(x, terms):
+    """elu(scale x + shift); `terms` holds the scales of an image's channels and then their shifts, [n, 2 channels]."""
+    if can_fuse(x):
+        return AffineElu.apply(x, terms)
+    scale, shift = terms[:, :, None, None].chunk(2, 1)
+    return F.elu(scale * x + shift)
+
+
+def plain_affine_elu(norm, x):
+    scale, shift = (p.view(1, -1, 1, 1) for p in (norm.gamma, norm.beta))
+    return F.elu(scale * x + shift)
+
+
 def difference(plain, fused, dtype, x, dy, norm):
     """The largest difference of output and gradients to PyTorch's in f64, relative to the largest value."""
     results = []
-    for run, kind, own in ((plain, torch.float64, copy.deepcopy(norm).double()), (fused, dtype, norm)):
+    for run, kind, own in ((plain, torch.float64, copy.deepcopy(norm).double()), (fused, dtype, copy.deepcopy(norm))):
         v = x.to(kind, copy=True).requires_grad_()
         y = run(own, v)
         y.backward(dy.to(kind))
@@ -136,7 +167,8 @@ def check():
             errors = dict(
                 elu=difference(lambda _, v: F.elu(v), lambda _, v: elu(v), dtype, x, dy, norm),
                 max_pool=difference(lambda _, v: F.max_pool2d(v, 5, 1, 2), lambda _, v: max_pool(v), dtype, distinct, whole, norm),
-                norm_elu=difference(lambda n, v: F.elu(n(v)), norm_elu, dtype, x, dy, norm))
+                norm_elu=difference(lambda n, v: F.elu(n(v)), norm_elu, dtype, x, dy, norm),
+                affine_elu=difference(plain_affine_elu, lambda n, v: affine_elu(v, torch.cat([n.gamma, n.beta]).expand(len(v), -1)), dtype, x, dy, norm))
             print(f"{NAMES[dtype]}, {channels} channels: " + ", ".join(f"{k} {e:.1e}" for k, e in errors.items()))
             agrees &= max(errors.values()) <= bound and errors["max_pool"] == 0
     return agrees

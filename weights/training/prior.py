@@ -12,8 +12,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from ncsnv2 import NCSNv2, geometric
-from unet import UNet
+from ncsnv2 import InstanceNormPlus, NCSNv2, geometric
+from unet import LevelTerms, UNet
 
 
 def read(path):
@@ -23,18 +23,19 @@ def read(path):
         return {k: f.get_tensor(k).float() for k in names}, f.metadata() or {}
 
 
-def build(network, channels, ngf, blocks, sigmas):
-    """An untrained network. `blocks` is a U-Net's alone."""
+def build(network, channels, ngf, blocks, norms, sigmas):
+    """An untrained network. `blocks` and `norms` are a U-Net's alone."""
     if network == "unet":
-        return UNet(channels, [ngf, 2 * ngf, 4 * ngf], blocks, sigmas)
+        return UNet(channels, [ngf, 2 * ngf, 4 * ngf], blocks, sigmas, LevelTerms if norms == "level" else InstanceNormPlus)
     return NCSNv2(channels, ngf, sigmas)
 
 
 def shape(tensors):
-    """(network, channels, ngf, blocks) of a prior's tensors."""
+    """(network, channels, ngf, blocks, norms) of a prior's tensors."""
     ngf, inputs = tensors["begin_conv.weight"].shape[:2]
     blocks = sum(name.startswith("down.0.") and name.endswith(".conv1.weight") for name in tensors)
-    return ("unet", inputs - 1, ngf, blocks) if blocks else ("ncsnv2", inputs, ngf, 2)
+    norms = "level" if "normalizer.weight" in tensors else "instance"
+    return ("unet", inputs - 1, ngf, blocks, norms) if blocks else ("ncsnv2", inputs, ngf, 2, norms)
 
 
 def load(path):

@@ -7,7 +7,7 @@ use qcs::engine::cuda::CudaEngine;
 use qcs::engine::{Constants, Engine, Precision, State};
 use qcs::likelihood::Likelihood;
 use qcs::methods::QcsSgmPlus;
-use qcs::methods::{Algorithm, Given, Preset};
+use qcs::methods::{Algorithm, Inputs, Preset};
 use qcs::plan::{Activation, Contents, Conv, NetworkOp, Op, Plan, Program, Step};
 use qcs::prior::Prior;
 use qcs::problem::{Cells, Matrix, Problem, Spectrum};
@@ -33,9 +33,9 @@ pub fn count(
     let mut engine = CudaEngine::new(0, Some(precision))?;
     // Op by op, each in its range, instead of as a graph.
     engine.profile(1..=1)?;
-    engine.prepare(&problem)?;
+    engine.factorise(&problem)?;
     let settings = QcsSgmPlus::of_preset(preset).settings(Likelihood::default())?;
-    let given = Given {
+    let given = Inputs {
         prior: &prior,
         problem: Some(&problem),
         chains: 1,
@@ -184,7 +184,7 @@ struct Shape {
     bias: bool,
     residual: bool,
     statistics: bool,
-    prepared: bool,
+    activated: bool,
     leaves: bool,
 }
 
@@ -206,7 +206,7 @@ impl Shape {
             bias: conv.bias.is_some(),
             residual: conv.residual.is_some(),
             statistics: conv.statistics.is_some(),
-            prepared: conv.prepared.is_some(),
+            activated: conv.activated.is_some(),
             leaves: conv.leaves.is_some(),
         }
     }

@@ -1,20 +1,20 @@
 //! What is timed, and how.
 
+use std::rc::Rc;
 use std::time::Instant;
 
 use qcs::engine::{Constants, Engine, Products, State};
 use qcs::likelihood::{Diag, Ep, Likelihood};
 use qcs::methods::langevin::LangevinSettings;
 use qcs::methods::turbo::TurboSettings;
-use qcs::methods::{Algorithm, Given, PRESETS, Preset, QcsSgmPlus, ScorePlan, Turbo};
-use qcs::plan::{Contents, Plan, PlanBuilder, ProductOp, Program, SamplerOp, Step, TensorId};
+use qcs::methods::{Algorithm, Inputs, PRESETS, Preset, QcsSgmPlus, ScorePlan, Turbo};
+use qcs::plan::{Contents, Langevin, Plan, PlanBuilder, ProductOp, Program, SamplerOp, Step, TensorId};
 use qcs::prior::{Denoiser, Prior, Schedule, UNet};
 use qcs::problem::{Ensemble, Measurements, Problem, Sensing, Simulation, Structure};
 use qcs::reconstruct::{Driver, Outcome, Unobserved};
 use qcs::{Error, ImageShape, Images, Result};
 
 use super::{Architecture, What};
-use crate::cli::flags::ModelFlags;
 
 /// What is measured: a model, or a network with random weights.
 pub struct Subject {
@@ -29,7 +29,7 @@ pub struct Subject {
 
 enum Weights {
     Random(Architecture, usize),
-    Model(ModelFlags),
+    Model(Rc<Prior>),
 }
 
 /// Where no preset has images of that shape, what is said of the preset.
@@ -45,31 +45,33 @@ impl Subject {
         }
     }
 
-    pub fn of_model(name: String, prior: &Prior, model: ModelFlags) -> Self {
+    /// The model, knowing enough of itself for turbo.
+    pub fn of_model(name: String, prior: Prior) -> Result<Self> {
         let image = prior.image();
+        let prior = prior.with_denoiser(denoiser(image))?;
         let other = || Preset {
             name: NO_PRESET,
             channels: image.channels,
             measurements: image.len().div_ceil(2),
             ..PRESETS[PRESETS.len() - 1]
         };
-        Self {
+        Ok(Self {
             preset: Preset::of_shape(image).copied().unwrap_or_else(other),
             network: name,
             ngf: None,
-            what: Weights::Model(model),
-        }
+            what: Weights::Model(Rc::new(prior)),
+        })
     }
 
     /// The prior, knowing enough of itself for turbo.
-    pub fn prior(&self) -> Result<Prior> {
+    pub fn prior(&self) -> Result<Rc<Prior>> {
         let prior = match &self.what {
             Weights::Random(Architecture::Ncsnv2, ngf) => Prior::random_of_width(*ngf, self.preset.image(), 0),
             Weights::Random(Architecture::Unet, ngf) => Prior::random(UNet::of_width(*ngf, self.preset.image()), 0),
-            Weights::Model(model) => model.load()?.1,
+            Weights::Model(prior) => return Ok(Rc::clone(prior)),
         };
         let table = denoiser(prior.image());
-        prior.with_denoiser(table)
+        prior.with_denoiser(table).map(Rc::new)
     }
 }
 
@@ -141,7 +143,7 @@ impl Setting<'_> {
         let sensing = match self.subject.preset.name {
             NO_PRESET => {
                 let count = Some(Measurements::Count(self.measurements));
-                Sensing::Given(Structure::Hadamard.draw(image, count, 0)?)
+                Sensing::Inputs(Structure::Hadamard.draw(image, count, 0)?)
             }
             _ => Sensing::Drawn {
                 ensemble: Ensemble::IllConditioned { kappa: 1000.0 },
@@ -175,7 +177,7 @@ impl Setting<'_> {
     ) -> Result<Timing> {
         let compiled = ScorePlan::of_likelihood(likelihood, problem, self.batch, engine.target());
         if compiled.plan.needs_spectrum() {
-            engine.prepare(problem)?;
+            engine.factorise(problem)?;
         }
         let constants = Constants {
             problem: Some(problem),
@@ -197,7 +199,7 @@ impl Setting<'_> {
             rule: self.settings()?.gamma,
             gamma,
         });
-        plan.push(SamplerOp::Langevin {
+        plan.push(Langevin {
             x,
             prior,
             likelihood: Some((likelihood, gamma)),
@@ -210,7 +212,7 @@ impl Setting<'_> {
 
     /// U·d by our own code, and by the library if there is one that may be used.
     fn rotations(&self, engine: &mut dyn Engine, problem: &Problem) -> Result<Vec<Timing>> {
-        engine.prepare(problem)?;
+        engine.factorise(problem)?;
         let mut plan = PlanBuilder::new(self.batch, engine.target());
         let [input, output] = [(); 2].map(|()| plan.persistent(Contents::F64(self.measurements)));
         plan.begin(Program::Step);
@@ -233,7 +235,7 @@ impl Setting<'_> {
     }
 
     fn step(&self, engine: &mut dyn Engine, prior: &Prior, problem: &Problem) -> Result<Timing> {
-        engine.prepare(problem)?;
+        engine.factorise(problem)?;
         let settings = self.settings()?;
         let plan = sampling(&settings, self.given(prior, problem), self.batch, engine);
         let constants = Constants {
@@ -250,7 +252,7 @@ impl Setting<'_> {
 
     /// An image is never settled here: every repetition is an iteration of all of them.
     fn turbo(&self, engine: &mut dyn Engine, prior: &Prior, problem: &Problem) -> Result<Timing> {
-        engine.prepare(problem)?;
+        engine.factorise(problem)?;
         let most = (self.warm_up + self.repetitions + 1) as u32;
         let settings = TurboSettings {
             evaluations: most,
@@ -278,8 +280,8 @@ impl Setting<'_> {
         1f64.to_ne_bytes().repeat(self.batch)
     }
 
-    fn given<'a>(&self, prior: &'a Prior, problem: &'a Problem) -> Given<'a> {
-        Given {
+    fn given<'a>(&self, prior: &'a Prior, problem: &'a Problem) -> Inputs<'a> {
+        Inputs {
             prior,
             problem: Some(problem),
             chains: 1,
@@ -381,6 +383,6 @@ fn denoiser(image: ImageShape) -> Denoiser {
 }
 
 /// The plan of a batch.
-fn sampling(settings: &LangevinSettings, given: Given<'_>, batch: usize, engine: &dyn Engine) -> Plan {
+fn sampling(settings: &LangevinSettings, given: Inputs<'_>, batch: usize, engine: &dyn Engine) -> Plan {
     settings.passes(given)[0].compile(batch, engine.target()).plan
 }

@@ -199,7 +199,7 @@ impl BenchArgs {
     fn subjects(&self) -> Result<Vec<Subject>> {
         if self.preset.is_empty() && self.network.is_none() && self.ngf.is_empty() {
             let (name, prior) = self.model.load()?;
-            return Ok(vec![Subject::of_model(name, &prior, self.model.clone())]);
+            return Ok(vec![Subject::of_model(name, prior)?]);
         }
         let presets: Vec<&Preset> = match self.preset.is_empty() {
             true => PRESETS.iter().collect(),

@@ -29,15 +29,15 @@ use report::{Gpu, Report};
   qcs check --device cuda:1         another one
   qcs check --device cpu            the CPU, with each of its instruction sets
   qcs check --only conv --all       the convolutions, case by case
-  qcs check --share 2/4             the second quarter of the cases"
+  qcs check --part 2/4              the second quarter of the cases"
 )]
 pub struct CheckArgs {
     /// Only cases whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
     /// Only part I of N of the cases, each N-th one: a slow device takes minutes for all
-    #[arg(long, value_name = "I/N", default_value = "1/1")]
-    share: Share,
+    #[arg(long, alias = "share", value_name = "I/N", default_value = "1/1")]
+    part: Part,
     /// List every case, and on a GPU what every kernel takes as the driver sees it, not one line for each op
     #[arg(long)]
     all: bool,
@@ -49,20 +49,20 @@ pub struct CheckArgs {
     force: bool,
 }
 
-/// Part `part` of `of`, counted from 1.
+/// Part `number` of `of`, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Share {
-    part: usize,
+struct Part {
+    number: usize,
     of: usize,
 }
 
-impl FromStr for Share {
+impl FromStr for Part {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let numbers = text.split_once('/').map(|(part, of)| (part.parse(), of.parse()));
+        let numbers = text.split_once('/').map(|(number, of)| (number.parse(), of.parse()));
         match numbers {
-            Some((Ok(part), Ok(of))) if part >= 1 && part <= of => Ok(Self { part, of }),
+            Some((Ok(number), Ok(of))) if number >= 1 && number <= of => Ok(Self { number, of }),
             _ => Err("use I/N with I from 1 to N, like 2/4".into()),
         }
     }
@@ -144,7 +144,7 @@ fn run(args: &CheckArgs, global: &Global, report: &mut Report) -> Result<()> {
         let wanted = cases().into_iter().filter(|case| {
             let named = case.precision == precision && case.name.contains(&args.only);
             number += usize::from(named);
-            named && number % args.share.of == args.share.part % args.share.of
+            named && number % args.part.of == args.part.number % args.part.of
         });
         for case in wanted {
             let begun = Instant::now();

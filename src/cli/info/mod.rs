@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use qcs::engine::Engine;
 use qcs::files::sha256_of;
-use qcs::methods::{self, Given, Method};
+use qcs::methods::{self, Inputs, Method};
 use qcs::prior::{Prior, published};
 use qcs::problem::Problem;
 use qcs::reconstruct::Driver;
@@ -271,7 +271,7 @@ fn machine(
             }
             let driver = Driver {
                 algorithm: method.as_ref(),
-                given: Given {
+                given: Inputs {
                     prior,
                     problem,
                     chains: 1,

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use qcs::Result;
-use qcs::files::{LoadOptions, on_one_line, safetensors};
+use qcs::files::{LoadOptions, load_named, on_one_line, safetensors};
 use qcs::prior::{Prior, published};
 use qcs::problem::Problem;
 use qcs::run::{RunConfig, RunFolder, load_prior};
 
 use super::{ImagesInfo, InfoArgs, RunInfo};
-use crate::cli::flags::{is_problem, load_named};
+use crate::cli::flags::is_problem;
 
 /// Whether a file is a checkpoint of PyTorch, by its name: images may be zips, too.
 fn is_checkpoint(file: &Path) -> bool {

@@ -10,7 +10,7 @@ use clap::Args;
 
 use qcs::engine::Engine;
 use qcs::methods::{self, Options};
-use qcs::run::{Batch, Cache, Found, MeasureConfig, Pictures, Run, RunConfig, Shard, Shared};
+use qcs::run::{Batch, Cache, Found, MeasureConfig, Pictures, Reuse, Run, RunConfig, Shard};
 use qcs::{Error, Result};
 
 use super::Global;
@@ -205,31 +205,31 @@ impl RunArgs {
 pub fn run(args: &RunArgs, global: &Global) -> Result<()> {
     global.use_threads()?;
     let inputs = several::expanded(&args.input)?;
-    let mut bench = Bench {
+    let mut command = RunCommand {
         args,
         global,
-        shared: Shared::default(),
+        shared: Reuse::default(),
         cache: args.cache.as_ref().map(Cache::new),
         engine: None,
     };
     match inputs.as_slice() {
-        [] => bench.run(None, &args.out),
-        [input] => bench.run(Some(input), &args.out),
-        inputs => several::run(&mut bench, inputs),
+        [] => command.run(None, &args.out),
+        [input] => command.run(Some(input), &args.out),
+        inputs => several::run(&mut command, inputs),
     }
 }
 
 /// What runs of one command have in common.
-struct Bench<'a> {
+struct RunCommand<'a> {
     args: &'a RunArgs,
     global: &'a Global,
-    shared: Shared,
+    shared: Reuse,
     cache: Option<Cache>,
     /// From the first run on that needs it
     engine: Option<Box<dyn Engine>>,
 }
 
-impl Bench<'_> {
+impl RunCommand<'_> {
     /// Runs one problem, or what the configuration says, into a folder.
     fn run(&mut self, input: Option<&Path>, out: &Path) -> Result<()> {
         let (args, global) = (self.args, self.global);

@@ -74,7 +74,7 @@ impl Output {
                 .for_each(|note| terminal::note(&format!("note: {note}")));
             terminal::note(&describe(run, engine));
         }
-        for note in run.prepare(engine, cache)? {
+        for note in run.factorise(engine, cache)? {
             if !self.quiet {
                 terminal::note(&note);
             }

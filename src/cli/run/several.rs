@@ -9,7 +9,7 @@ use qcs::{Error, Result};
 
 use super::super::flags::is_problem;
 use super::super::{table, terminal};
-use super::Bench;
+use super::RunCommand;
 
 /// The inputs, with patterns replaced by the files that they name, in the order of their names: for more files than a shell
 /// passes on.
@@ -63,13 +63,13 @@ fn summary(named: &[(String, &Path)], out: &Path) -> String {
 }
 
 /// Runs one after the other. One that fails does not keep the others from running.
-pub(super) fn run(bench: &mut Bench<'_>, inputs: &[PathBuf]) -> Result<()> {
+pub(super) fn run(command: &mut RunCommand<'_>, inputs: &[PathBuf]) -> Result<()> {
     let named = named(inputs)?;
-    let (args, out) = (bench.args, &bench.args.out);
+    let (args, out) = (command.args, &command.args.out);
     // What is there already is said before hours have passed.
     for (name, _) in named.iter().filter(|_| !args.resume && !args.force) {
         let folder = out.join(name);
-        if bench.args.shard.is_none() && !matches!(RunFolder::new(&folder).find()?, Found::Nothing) {
+        if command.args.shard.is_none() && !matches!(RunFolder::new(&folder).find()?, Found::Nothing) {
             return Err(Error::usage(format!(
                 "{} is not empty: --resume goes on with what is unfinished, --force starts over",
                 folder.display()
@@ -78,10 +78,10 @@ pub(super) fn run(bench: &mut Bench<'_>, inputs: &[PathBuf]) -> Result<()> {
     }
     let mut failed = Vec::new();
     for (index, (name, input)) in named.iter().enumerate() {
-        if !bench.global.quiet && !args.json {
+        if !command.global.quiet && !args.json {
             terminal::note(&format!("[{}/{}] {name}", index + 1, named.len()));
         }
-        match bench.run(Some(input), &out.join(name)) {
+        match command.run(Some(input), &out.join(name)) {
             Ok(()) => {}
             Err(Error::Interrupted(_)) => {
                 let words = format!(

@@ -449,7 +449,7 @@ impl Values {
             kernel,
             dilation: self.shape.dilation,
             statistics,
-            prepared: None,
+            activated: None,
             leaves: None,
         }));
         output

@@ -8,7 +8,7 @@ use qcs_kernels::likelihood::ep_start::ep_start;
 
 use super::values::{levels, normals_f64, uniforms};
 use super::{Builder, Case, each, part, relative_error};
-use crate::plan::{Contents, EpStart, LikelihoodOp};
+use crate::plan::{Contents, EpMoments, EpSeparate, EpStart, LikelihoodOp};
 use crate::problem::{Cells, Matrix, Problem, Spectrum};
 
 const SIGMA: f64 = 0.05;
@@ -124,7 +124,7 @@ fn moments_case(states: usize, m: usize, broken: bool) -> Case {
         let h_f = case.tensor(Contents::F64(m), &of.h_f);
         let tau_f = case.tensor(Contents::F64(1), &of.tau_f);
         let (h_g, tau_g) = (case.unset(Contents::F64(m)), case.unset(Contents::F64(1)));
-        case.push(LikelihoodOp::EpMoments {
+        case.push(EpMoments {
             z,
             h_f,
             tau_f,
@@ -176,7 +176,7 @@ fn separate_case(states: usize, m: usize) -> Case {
         let input = case.tensor(Contents::F64(m), &values);
         let tau_g = case.tensor(Contents::F64(1), &taus);
         let (output, tau_f) = (case.unset(Contents::F64(m)), case.unset(Contents::F64(1)));
-        case.push(LikelihoodOp::EpSeparate {
+        case.push(EpSeparate {
             level,
             input,
             tau_g,

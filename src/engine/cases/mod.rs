@@ -2,7 +2,10 @@
 //! them. Tests run [`cases`] on every engine, `qcs check` on a new device; benches time [`paper_size`].
 //!
 //! A case also has the engine compute some of its states in another batch, which must give the same bits, and looks at
-//! what the op must not write: its inputs, and words that belong to nobody.
+//! what the op must not write: its inputs, and the words behind every tensor.
+//!
+//! To add an op: a function that makes its case, in the file of its room, and its shapes in that room's list. Shapes that are odd,
+//! one, and larger than a block find most. `cargo test --release --test ops NAME` runs the cases of that name on every engine.
 
 mod conv;
 mod fused_norm;
@@ -18,7 +21,7 @@ use std::collections::HashMap;
 
 use super::{Constants, Engine, Precision, State};
 use crate::ImageShape;
-use crate::plan::{Contents, Op, Param, ParamId, Plan, PlanBuilder, Program, Step, Target, TensorId};
+use crate::plan::{Contents, LangevinNumbers, Op, Param, ParamId, Plan, PlanBuilder, Program, Step, Target, TensorId};
 use crate::prior::{Network, Prior};
 use crate::problem::Problem;
 
@@ -135,6 +138,9 @@ pub struct Setup {
 }
 
 type Error = dyn Fn(&Results) -> Result<f64, String>;
+
+/// Words of each state behind every tensor, which no op may write.
+const GUARD: usize = 16;
 
 /// Keys all noise of the cases.
 const SEED: u64 = 0x0123_4567_89ab_cdef;
@@ -254,10 +260,12 @@ impl<'a> Builder<'a> {
         let mut plan = PlanBuilder::new(batch, target);
         plan.begin(Program::Step);
         let nowhere = Step {
-            beta: f64::NAN,
-            alpha: f64::NAN,
-            noise: f64::NAN,
-            momentum: f64::NAN,
+            langevin: LangevinNumbers {
+                beta: f64::NAN,
+                alpha: f64::NAN,
+                noise: f64::NAN,
+                momentum: f64::NAN,
+            },
             ..Step::default()
         };
         Self {
@@ -296,8 +304,11 @@ impl<'a> Builder<'a> {
     }
 
     fn finish(mut self, error: impl Fn(&Results) -> Result<f64, String> + 'static) -> Setup {
-        // The planner puts the smallest tensor last: what is written past the others ends up here.
-        self.tensor(Contents::U32(1), &vec![0xa5a5_a5a5_u32; self.plan.batch()]);
+        for tensor in 0..self.values.len() {
+            let guard = Contents::U32(GUARD);
+            self.values.push(vec![0xa5; self.plan.batch() * guard.bytes(1)]);
+            self.plan.guard(TensorId(tensor as u32), guard);
+        }
         let plan = self.plan.finish(self.target);
         let prior =
             (!plan.params().is_empty()).then(|| Prior::new(Weights(plan.params().to_vec()), None, self.weights));

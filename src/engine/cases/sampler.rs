@@ -10,7 +10,7 @@ use qcs_kernels::sampler::start_state::start_state;
 use super::values::{levels, normals, uniforms};
 use super::{Builder, Case, SEED, absolute_error, each, part, same_bits};
 use crate::engine::{State, step_record};
-use crate::plan::{Contents, GammaRule, SamplerOp, Step, Target};
+use crate::plan::{Contents, GammaRule, Langevin, LangevinNumbers, SamplerOp, Step, Target};
 
 /// States and their length: the images of the three configurations (or a part), odd ones.
 const SHAPES: [(usize, usize); 5] = [(1, 784), (5, 3072), (3, 37), (2, 1), (1, 1026)];
@@ -133,10 +133,12 @@ fn langevin_case(states: usize, len: usize, with_likelihood: bool, momentum: Opt
     Case::new(name, 0.0, move |target| {
         let mut case = builder(states, target);
         let step = Step {
-            beta: 0.4,
-            alpha: 3.3e-5,
-            noise: 0.004,
-            momentum: momentum.unwrap_or(0.0),
+            langevin: LangevinNumbers {
+                beta: 0.4,
+                alpha: 3.3e-5,
+                noise: 0.004,
+                momentum: momentum.unwrap_or(0.0),
+            },
             index: 17,
             stage: 1,
         };
@@ -162,7 +164,7 @@ fn langevin_case(states: usize, len: usize, with_likelihood: bool, momentum: Opt
         });
         let velocity = momentum.map(|_| case.tensor(vector, &of_velocity));
         let frozen = case.tensor(Contents::U32(1), &flags);
-        case.push(SamplerOp::Langevin {
+        case.push(Langevin {
             x,
             prior,
             likelihood,

@@ -15,7 +15,10 @@ use super::likelihood::diagonal_problem;
 use super::values::{levels, normals, normals_f64, uniforms};
 use super::{Builder, Case, Results, SEED, absolute_error, each, part, relative_error};
 use crate::engine::State;
-use crate::plan::{Contents, LikelihoodOp, Sites, Step, TensorId, TurboOp};
+use crate::plan::{
+    Contents, EpCarry, EpDamp, EpSettle, LikelihoodOp, Sites, Step, TensorId, TurboDenoise, TurboDraw, TurboDrawStart,
+    TurboFilter, TurboStart, TurboStep,
+};
 
 /// States, measurements and pixels.
 const SHAPES: [(usize, usize, usize); 4] = [(1, 400, 784), (5, 130, 300), (3, 1, 37), (4, 257, 1026)];
@@ -107,7 +110,7 @@ fn start_case(states: usize, m: usize, n: usize) -> Case {
         let level = case.tensor(Contents::F64(1), &old_level);
         let scalars = case.tensor(Contents::F64(Scalars::LEN), &old_numbers);
         let done = case.tensor(Contents::U32(1), &vec![7u32; states]);
-        case.push(TurboOp::Start {
+        case.push(TurboStart {
             mean,
             deviation: 0.3,
             steps,
@@ -165,7 +168,7 @@ fn carry_case(states: usize, m: usize) -> Case {
         let resting = case.tensor(Contents::U32(1), &done(states));
         let z = case.tensor(Contents::F64(m), &new_z);
         let (live, pace) = (case.unset(Contents::U32(1)), case.unset(Contents::F64(2)));
-        case.push(LikelihoodOp::EpCarry {
+        case.push(EpCarry {
             resting,
             z,
             sites,
@@ -210,7 +213,7 @@ fn damp_case(states: usize, m: usize) -> Case {
         let pace = case.tensor(Contents::F64(2), &paces);
         let new_h_g = case.tensor(Contents::F64(m), &new_h);
         let new_tau_g = case.tensor(Contents::F64(1), &new_tau);
-        case.push(LikelihoodOp::EpDamp {
+        case.push(EpDamp {
             live,
             pace,
             new_h_g,
@@ -253,7 +256,7 @@ fn settle_case(states: usize, m: usize) -> Case {
         let live = case.tensor(Contents::U32(1), &lives);
         // Between the changes of the states, so that some go on and others rest.
         let tolerance = 1.7;
-        case.push(LikelihoodOp::EpSettle {
+        case.push(EpSettle {
             new_h_f,
             new_tau_f,
             sites,
@@ -301,7 +304,7 @@ fn filter_case(states: usize, m: usize, n: usize) -> Case {
         let input = case.tensor(Contents::F64(m), &values);
         let tau_g = case.tensor(Contents::F64(1), &taus);
         let (output, filter) = (case.unset(Contents::F64(m)), case.unset(Contents::F64(3)));
-        case.push(TurboOp::Filter {
+        case.push(TurboFilter {
             level,
             input,
             tau_g,
@@ -352,7 +355,7 @@ fn step_case(states: usize, n: usize) -> Case {
         let f = case.tensor(Contents::F32(n), &old_f);
         let all = case.tensor(Contents::F64(Scalars::LEN), &old_numbers);
         let bounds = (0.001, 20.0);
-        case.push(TurboOp::Step {
+        case.push(TurboStep {
             steps,
             done: done_flags,
             mu,
@@ -423,7 +426,7 @@ fn denoise_case(states: usize, n: usize) -> Case {
             tolerance: 0.02,
             steps: 3,
         };
-        case.push(TurboOp::Denoise {
+        case.push(TurboDenoise {
             log_levels,
             log_ratios,
             entries: 9,
@@ -502,7 +505,7 @@ fn draw_start_case(states: usize, n: usize) -> Case {
         let s = case.tensor(Contents::F64(1), &levels(states));
         let (x, level) = (case.unset(Contents::F32(n)), case.unset(Contents::F64(1)));
         let (ratio, done) = (case.unset(Contents::F64(1)), case.unset(Contents::U32(1)));
-        case.push(TurboOp::DrawStart {
+        case.push(TurboDrawStart {
             r,
             s,
             x,
@@ -545,7 +548,7 @@ fn draw_case(states: usize, n: usize, last: bool) -> Case {
         let ratio = case.tensor(Contents::F64(1), &ratios);
         let x = case.tensor(Contents::F32(n), &old_x);
         let level = case.tensor(Contents::F64(1), &levels(states));
-        case.push(TurboOp::Draw {
+        case.push(TurboDraw {
             prior,
             ratio,
             x,

@@ -11,7 +11,7 @@ use qcs_kernels::network::resample::{Resampling, resample};
 
 use super::values::{feature_map, normals};
 use super::{Builder, Case, absolute_error, each, part, relative_error};
-use crate::plan::{Activation, Contents, GroupNorm, LevelTerms, NetworkOp};
+use crate::plan::{Activation, Contents, Embed, GroupNorm, LevelTerms, NetworkOp};
 
 /// Batch, channels, height, width.
 type Shape = (usize, usize, usize, usize);
@@ -272,7 +272,7 @@ fn embed_case(batch: usize, width: usize, told: Told, cosines_first: bool) -> Ca
         let level = case.tensor(Contents::F64(1), &values);
         let output = case.unset(Contents::F32(width));
         let is_step = told == Told::Step;
-        let op = NetworkOp::Embed {
+        let op = Embed {
             level,
             told,
             cosines_first,

@@ -32,12 +32,12 @@ impl Arena {
         Ok(Self { start, layout })
     }
 
-    /// The bytes `range` as values of type `T`.
+    /// The bytes `range` as values of type `T`, which begin at a multiple of their alignment.
     ///
     /// # Safety
     /// Nothing else may write to the range while the slice lives, and every bit pattern must be a valid `T`.
     pub unsafe fn slice<T>(&self, range: Range<usize>) -> &[T] {
-        assert!(range.end <= self.layout.size() && range.start.is_multiple_of(ALIGNMENT));
+        assert!(range.end <= self.layout.size() && range.start.is_multiple_of(align_of::<T>()));
         // SAFETY: in bounds, aligned, initialised (the arena was zeroed).
         unsafe {
             std::slice::from_raw_parts(
@@ -53,7 +53,7 @@ impl Arena {
     /// Nothing else may read or write the range while the slice lives, and every bit pattern must be a valid `T`.
     #[allow(clippy::mut_from_ref)] // exclusive by the caller's promise
     pub unsafe fn slice_mut<T>(&self, range: Range<usize>) -> &mut [T] {
-        assert!(range.end <= self.layout.size() && range.start.is_multiple_of(ALIGNMENT));
+        assert!(range.end <= self.layout.size() && range.start.is_multiple_of(align_of::<T>()));
         let start = unsafe { self.start.as_ptr().add(range.start) };
         // SAFETY: in bounds, aligned, initialised (the arena was zeroed).
         unsafe { std::slice::from_raw_parts_mut(start.cast(), range.len() / size_of::<T>()) }
@@ -70,11 +70,27 @@ impl Drop for Arena {
 /// The arena seen by one op. The planner keeps tensors that are alive together apart, and an op never asks twice for a
 /// tensor that it writes; so the slices handed out do not overlap.
 pub struct Operands<'a> {
-    pub plan: &'a Plan,
-    pub arena: &'a Arena,
+    plan: &'a Plan,
+    arena: &'a Arena,
 }
 
 impl<'a> Operands<'a> {
+    pub fn new(plan: &'a Plan, arena: &'a Arena) -> Self {
+        Self { plan, arena }
+    }
+
+    /// Height and width of a feature map.
+    pub fn size(&self, id: TensorId) -> (usize, usize) {
+        let (_, height, width) = self.plan.tensor(id).contents.feature();
+        (height, width)
+    }
+
+    /// Channels of a feature map, and its pixels.
+    pub fn channels_and_pixels(&self, id: TensorId) -> (usize, usize) {
+        let (channels, height, width) = self.plan.tensor(id).contents.feature();
+        (channels, height * width)
+    }
+
     /// A tensor to read, for the whole batch.
     pub fn read<T>(&self, id: TensorId) -> &'a [T] {
         let tensor = self.plan.tensor(id);

@@ -9,9 +9,10 @@ mod threads;
 
 use crate::Result;
 use crate::engine::{Constants, Engine, Precision, Session};
-use crate::plan::{Conv, Op, Plan, PlanBuilder, ProductOp, SamplerOp, Target};
+use crate::plan::{Conv, Langevin, Op, Plan, PlanBuilder, ProductOp, SamplerOp, Target};
 pub use ops::network::conv::Algorithm;
-use ops::network::{BLOCK, conv_shape, scratch_bytes};
+use ops::network::conv::ConvShape;
+use ops::network::{BLOCK, scratch_bytes};
 use simd::Isa;
 use threads::Threads;
 
@@ -128,7 +129,7 @@ impl Target for CpuTarget {
             // the f64 sums of an f32 result
             Op::Product(ProductOp::BackProject { score, .. }) => 2 * bytes(score),
             Op::Product(ProductOp::RotateIn { output, .. } | ProductOp::RotateOut { output, .. }) => bytes(output),
-            Op::Sampler(SamplerOp::Langevin { x, .. }) => bytes(x),
+            Op::Sampler(SamplerOp::Langevin(Langevin { x, .. })) => bytes(x),
             _ => 0,
         }
     }
@@ -136,5 +137,5 @@ impl Target for CpuTarget {
 
 /// How a convolution of the plan is computed.
 pub fn conv_algorithm(plan: &Plan, conv: &Conv) -> Algorithm {
-    conv_shape(plan.batch, conv, |id| plan.tensor(id).contents).algorithm
+    ConvShape::new(plan.batch, conv, |id| plan.tensor(id).contents).algorithm
 }

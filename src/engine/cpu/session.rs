@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use qcs_kernels::network::conv::rounding::round;
 
 use super::memory::{Arena, Operands};
-use super::ops::network::conv::PackedConv;
-use super::ops::network::conv_shape;
+use super::ops::network::conv::{ConvShape, PackedConv};
 use super::simd::Isa;
 use super::threads::Threads;
 use crate::engine::{Constants, Precision, Session, State, Wait};
@@ -166,10 +165,7 @@ impl Session for CpuSession<'_> {
 
 impl CpuSession<'_> {
     fn operands(&mut self) -> Operands<'_> {
-        Operands {
-            plan: self.plan,
-            arena: &self.arena,
-        }
+        Operands::new(self.plan, &self.arena)
     }
 }
 
@@ -178,7 +174,7 @@ fn pack(plan: &Plan, prior: &Prior, precision: Precision) -> HashMap<ParamId, Ar
     let weight = |id: ParamId| prior.weight(&plan.params()[id.0 as usize].name);
     let pack = |conv: Conv| {
         let dims = &plan.params()[conv.weight.0 as usize].shape;
-        let shape = conv_shape(plan.batch, &conv, |id| plan.tensor(id).contents);
+        let shape = ConvShape::new(plan.batch, &conv, |id| plan.tensor(id).contents);
         let rounding = precision.of_conv(dims[1], dims[0]);
         let name = &plan.params()[conv.weight.0 as usize].name;
         let name = format!("cpu {name} {:?} {rounding:?}", shape.algorithm);
@@ -195,7 +191,7 @@ fn pack(plan: &Plan, prior: &Prior, precision: Precision) -> HashMap<ParamId, Ar
 
 /// The arena, the packed weights and the cells of the batch.
 pub fn bytes(plan: &Plan, constants: Constants<'_>) -> usize {
-    let packed = |conv: &Conv| 4 * conv_shape(plan.batch, conv, |id| plan.tensor(id).contents).packed_len();
+    let packed = |conv: &Conv| 4 * ConvShape::new(plan.batch, conv, |id| plan.tensor(id).contents).packed_len();
     let m = constants.problem.map_or(0, |p| p.a().rows());
     plan.arena_bytes + plan.convs().iter().map(packed).sum::<usize>() + 16 * plan.batch * m
 }

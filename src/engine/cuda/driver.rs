@@ -14,8 +14,8 @@ use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 use qcs_kernels::launch::Launch;
 
-use super::image::{Image, explained, load};
 use super::library::Library;
+use super::module_image::{Image, explained, load};
 use crate::error::Remedy;
 use crate::{Error, Result};
 

@@ -127,7 +127,7 @@ mod tests {
             kernel: 3,
             dilation: 1,
             statistics,
-            prepared: None,
+            activated: None,
             leaves: None,
         }));
         let plan = plan.finish(&*target);

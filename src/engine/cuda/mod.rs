@@ -8,7 +8,7 @@ mod algorithm;
 #[doc(hidden)]
 pub mod blas;
 mod driver;
-mod image;
+mod module_image;
 // Public for tests that run kernels on the emulator.
 #[doc(hidden)]
 pub mod laid_out;
@@ -34,7 +34,8 @@ use qcs_kernels::network::conv::winograd::SCRATCH_BYTES;
 use super::{Constants, Engine, Precision, Products, Session};
 use crate::error::Remedy;
 use crate::plan::{
-    Activation, Contents, Conv, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, Program, SamplerOp, Target,
+    Activation, Contents, Conv, EpMoments, Langevin, LikelihoodOp, NetworkOp, Op, Plan, PlanBuilder, Program,
+    SamplerOp, Target,
 };
 use crate::problem::{Matrix, Problem, Spectrum};
 use crate::{Error, Result};
@@ -215,7 +216,7 @@ impl Engine for CudaEngine {
         "cuda"
     }
 
-    fn prepare(&mut self, problem: &Problem) -> Result<Vec<String>> {
+    fn factorise(&mut self, problem: &Problem) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         if problem.known_spectrum().is_none() {
             let begun = Instant::now();
@@ -342,7 +343,7 @@ impl Target for CudaTarget {
         Layer::of(conv, |id| plan.contents(id)).statistics(self.precision)
     }
 
-    fn prepared(&self, writer: &Conv, reader: &Conv, plan: &PlanBuilder) -> Option<Contents> {
+    fn activated(&self, writer: &Conv, reader: &Conv, plan: &PlanBuilder) -> Option<Contents> {
         let of = |conv: &Conv| Layer::of(conv, |id| plan.contents(id));
         match reader.activation {
             Activation::NormElu(_) | Activation::NormSilu(_) | Activation::Norm(_) | Activation::Relu => None,
@@ -358,16 +359,16 @@ impl Target for CudaTarget {
     fn scratch_bytes(&self, op: &Op, plan: &PlanBuilder) -> usize {
         let batch = plan.batch();
         match *op {
-            Op::Network(NetworkOp::Conv(conv)) if conv.prepared.is_some() => 0,
+            Op::Network(NetworkOp::Conv(conv)) if conv.activated.is_some() => 0,
             Op::Network(NetworkOp::Conv(conv)) => {
                 Layer::of(&conv, |id| plan.contents(id)).scratch_bytes(self.precision, batch, self.transforms)
             }
             Op::Network(NetworkOp::GroupNorm(norm)) => batch * plan.contents(norm.output).bytes(1),
-            Op::Likelihood(LikelihoodOp::EpMoments { z, .. }) => {
+            Op::Likelihood(LikelihoodOp::EpMoments(EpMoments { z, .. })) => {
                 let measurements = plan.contents(z).bytes(1) / 8;
                 8 * batch * partial_sums(measurements)
             }
-            Op::Sampler(SamplerOp::Langevin { x, .. }) => batch * plan.contents(x).bytes(1),
+            Op::Sampler(SamplerOp::Langevin(Langevin { x, .. })) => batch * plan.contents(x).bytes(1),
             _ => 0,
         }
     }

@@ -26,7 +26,7 @@ pub struct CudaSession<'a> {
     plan: &'a Plan,
     constants: Constants<'a>,
     layout: Layout,
-    programs: Vec<Vec<Prepared>>,
+    programs: Vec<Vec<OpLaunches>>,
     /// Ends a step
     advance: Ready,
     profile: Profile,
@@ -37,7 +37,7 @@ pub struct CudaSession<'a> {
 }
 
 /// An op and the launches that compute it.
-struct Prepared {
+struct OpLaunches {
     op: Op,
     /// What a profiler shows
     label: String,
@@ -121,8 +121,8 @@ fn label(plan: &Plan, op: &Op) -> String {
 }
 
 /// The launches of every program.
-fn prepare(device: &Device, caller: &Caller<'_>, with_blas: bool) -> Result<Vec<Vec<Prepared>>> {
-    let prepared = |instruction: &Instruction| {
+fn launches_of(device: &Device, caller: &Caller<'_>, with_blas: bool) -> Result<Vec<Vec<OpLaunches>>> {
+    let launches = |instruction: &Instruction| {
         let product = if with_blas {
             caller.rotation(&instruction.op)
         } else {
@@ -135,20 +135,35 @@ fn prepare(device: &Device, caller: &Caller<'_>, with_blas: bool) -> Result<Vec<
                 calls.map(|call| Ready::new(device, call)).collect::<Result<_>>()?
             }
         };
-        Ok(Prepared {
+        Ok(OpLaunches {
             op: instruction.op,
             label: label(caller.plan, &instruction.op),
             launches,
         })
     };
-    let program = |program| caller.plan.program(program).iter().map(prepared).collect();
+    let program = |program| caller.plan.program(program).iter().map(launches).collect();
     Program::ALL.into_iter().map(program).collect()
+}
+
+/// Where a step multiplies by U. A library works on one lane at a time: none where both branches would need it.
+fn lane_of_products(plan: &Plan) -> Option<Lane> {
+    let side = &plan.fork().side;
+    let rotates = |(at, i): (usize, &Instruction)| match i.op {
+        Op::Product(op) => op.rotates().then(|| side.contains(&at)),
+        _ => None,
+    };
+    let mut aside = plan.program(Program::Step).iter().enumerate().filter_map(rotates);
+    match aside.next() {
+        Some(first) if aside.any(|other| other != first) => None,
+        Some(true) => Some(Lane::Side),
+        Some(false) | None => Some(Lane::Main),
+    }
 }
 
 /// Multiplies once by each way that cuBLAS will multiply inside of a graph, and waits: a library loads its kernels when they
 /// are first launched, which drivers before CUDA 12.3 refuse while a stream is being captured. The tensors are zeros, and
 /// stay so.
-fn rehearse(device: &Device, blas: &Blas, lane: Lane, programs: &[Vec<Prepared>]) -> Result<()> {
+fn rehearse(device: &Device, blas: &Blas, lane: Lane, programs: &[Vec<OpLaunches>]) -> Result<()> {
     let launches = programs.iter().flatten().flat_map(|op| &op.launches);
     let mut done: Vec<bool> = Vec::new();
     for launch in launches {
@@ -175,6 +190,7 @@ impl<'a> CudaSession<'a> {
         if !plan.params().is_empty() && constants.prior.is_none() {
             return Err(Error::Failed("the plan has a network but there is no prior".into()));
         }
+        let blas = blas.filter(|_| lane_of_products(plan).is_some());
         let layout = Layout::new(plan, constants, precision, blas.is_some());
         let memory = device.allocate(layout.bytes)?;
         let spectrum = match constants.problem {
@@ -196,15 +212,10 @@ impl<'a> CudaSession<'a> {
             base: memory.address(),
         };
         let mut blas = blas;
-        let mut programs = prepare(device, &caller, blas.is_some())?;
+        let mut programs = launches_of(device, &caller, blas.is_some())?;
         let (mut lent, mut without_blas) = (None, None);
         if let Some(library) = blas {
-            // The products are those of the branch, if there is one.
-            let lane = if plan.fork().side.is_empty() {
-                Lane::Main
-            } else {
-                Lane::Side
-            };
+            let lane = lane_of_products(plan).expect("else there is no library here");
             let workspace = memory.address() + layout.workspace as u64;
             // SAFETY: so much is reserved there, and the graph goes before it; the session alone computes products.
             lent = Some(unsafe { library.lend_workspace(device.lane(lane), workspace)? });
@@ -212,7 +223,7 @@ impl<'a> CudaSession<'a> {
             device.wait()?;
             if let Err(reason) = rehearse(device, library, lane, &programs) {
                 blas = None;
-                programs = prepare(device, &caller, false)?;
+                programs = launches_of(device, &caller, false)?;
                 without_blas = Some(reason.to_string());
             }
         }
@@ -262,7 +273,7 @@ impl<'a> CudaSession<'a> {
             .try_for_each(|ready| ready.launch(&self.device, self.blas, Lane::Main))
     }
 
-    /// The ops of a step with the likelihood beside the network, to be captured.
+    /// The ops of a step, its two branches side by side, to be captured.
     fn launch_branches(&self) -> Result<()> {
         let Fork { main, side } = self.plan.fork();
         for (at, op) in self.programs[Program::Step as usize].iter().enumerate() {

@@ -13,20 +13,12 @@ const PIXELS_PER_BYTE: usize = 8 * 64;
 
 /// Grey stays grey; everything else, CMYK too, becomes RGB.
 pub(super) fn decode(bytes: &[u8]) -> Result<Picture, String> {
-    // The limit is checked here, in words of ours, before anything is allocated.
-    let options = DecoderOptions::default()
-        .set_strict_mode(false)
-        .set_max_width(usize::MAX)
-        .set_max_height(usize::MAX);
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
-    decoder.decode_headers().map_err(|e| words(&e))?;
-    let (width, height) = decoder.dimensions().unwrap_or_default();
-    check_size(width, height, bytes.len(), PIXELS_PER_BYTE)?;
+    let (mut decoder, (height, width)) = begin(bytes)?;
     let (colour, channels) = match decoder.input_colorspace() {
         Some(ColorSpace::Luma) => (ColorSpace::Luma, 1),
         _ => (ColorSpace::RGB, 3),
     };
-    decoder.set_options(options.jpeg_set_out_colorspace(colour));
+    decoder.set_options(options().jpeg_set_out_colorspace(colour));
     let mut samples = room(width * height * channels)?;
     decoder.decode_into(&mut samples).map_err(|e| words(&e))?;
     let exif = decoder.exif().map(Vec::as_slice);
@@ -37,6 +29,28 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Picture, String> {
         samples: Samples::Bytes(samples),
         orientation: Orientation::from_exif(exif.unwrap_or_default()),
     })
+}
+
+/// Height and width, of a size that is not refused.
+pub(super) fn sides(bytes: &[u8]) -> Result<(usize, usize), String> {
+    begin(bytes).map(|(_, sides)| sides)
+}
+
+/// The limit is checked here, in words of ours, before anything is allocated.
+fn options() -> DecoderOptions {
+    DecoderOptions::default()
+        .set_strict_mode(false)
+        .set_max_width(usize::MAX)
+        .set_max_height(usize::MAX)
+}
+
+/// Reads the headers.
+fn begin(bytes: &[u8]) -> Result<(JpegDecoder<ZCursor<&[u8]>>, (usize, usize)), String> {
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options());
+    decoder.decode_headers().map_err(|e| words(&e))?;
+    let (width, height) = decoder.dimensions().unwrap_or_default();
+    check_size(width, height, bytes.len(), PIXELS_PER_BYTE)?;
+    Ok((decoder, (height, width)))
 }
 
 fn words(error: &DecodeErrors) -> String {

@@ -76,14 +76,36 @@ fn natural(name: &str) -> (Vec<(String, u128)>, String) {
 /// Decodes one picture, turns it upright and appends its planes, in [0, 1], to `planes`.
 pub(super) fn append(path: &Path, planes: &mut Vec<f32>) -> Result<ImageShape> {
     let bytes = super::map(path)?;
-    let decoded = match bytes[..] {
-        [0x89, b'P', b'N', b'G', ..] => png::decode(&bytes),
-        [0xff, 0xd8, ..] => jpeg::decode(&bytes),
+    append_bytes(&bytes, planes).map_err(|reason| Error::bad_file(path, reason))
+}
+
+/// The same of a picture in memory.
+pub(super) fn append_bytes(bytes: &[u8], planes: &mut Vec<f32>) -> Result<ImageShape, String> {
+    let picture = match bytes {
+        [0x89, b'P', b'N', b'G', ..] => png::decode(bytes),
+        [0xff, 0xd8, ..] => jpeg::decode(bytes),
         _ => Err("is neither a PNG nor a JPEG picture, whatever its name says".into()),
     };
-    decoded
-        .and_then(|picture| picture.append(planes))
-        .map_err(|reason| Error::bad_file(path, reason))
+    picture?.append(planes)
+}
+
+/// The two sides of a picture as it is stored, from its first bytes: height and width, or width and height where it is to be turned.
+/// `None` for what is no picture.
+///
+/// # Errors
+/// If it cannot be read, or is damaged.
+pub fn sides(path: &Path) -> Result<Option<(usize, usize)>> {
+    let of = |bytes: &[u8]| match bytes {
+        [0x89, b'P', b'N', b'G', ..] => png::sides(bytes).map(Some),
+        [0xff, 0xd8, ..] => jpeg::sides(bytes).map(Some),
+        _ => Ok(None),
+    };
+    let sides = match path.to_str().filter(|name| super::bundled::is_name(name)) {
+        Some(name) => of(super::bundled::file(name)?),
+        None if path.is_file() => of(&super::map(path)?),
+        None => Ok(None),
+    };
+    sides.map_err(|reason| Error::bad_file(path, reason))
 }
 
 impl Picture {

@@ -12,14 +12,7 @@ const MAX_EXTRAS: usize = 1 << 22;
 
 /// Palettes and fewer than 8 bits are expanded; colour profiles and gamma are ignored.
 pub(super) fn decode(bytes: &[u8]) -> Result<Picture, String> {
-    let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: MAX_EXTRAS });
-    decoder.set_ignore_text_chunk(true);
-    decoder.set_ignore_iccp_chunk(true);
-    decoder.set_transformations(Transformations::EXPAND);
-    let header = decoder.read_header_info().map_err(|e| words(&e))?;
-    let (width, height) = (header.width as usize, header.height as usize);
-    // Eight pixels of one bit share a byte.
-    check_size(width, height, bytes.len(), 8 * MAX_INFLATION as usize)?;
+    let (decoder, (height, width)) = begin(bytes)?;
     let mut reader = decoder.read_info().map_err(|e| words(&e))?;
     let mut samples = room(reader.output_buffer_size().unwrap_or(usize::MAX))?;
     let (colour, depth) = reader.output_color_type();
@@ -44,6 +37,24 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Picture, String> {
         },
         orientation: Orientation::from_exif(exif.unwrap_or_default()),
     })
+}
+
+/// Height and width, of a size that is not refused.
+pub(super) fn sides(bytes: &[u8]) -> Result<(usize, usize), String> {
+    begin(bytes).map(|(_, sides)| sides)
+}
+
+/// Reads the header.
+fn begin(bytes: &[u8]) -> Result<(Decoder<Cursor<&[u8]>>, (usize, usize)), String> {
+    let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: MAX_EXTRAS });
+    decoder.set_ignore_text_chunk(true);
+    decoder.set_ignore_iccp_chunk(true);
+    decoder.set_transformations(Transformations::EXPAND);
+    let header = decoder.read_header_info().map_err(|e| words(&e))?;
+    let (width, height) = (header.width as usize, header.height as usize);
+    // Eight pixels of one bit share a byte.
+    check_size(width, height, bytes.len(), 8 * MAX_INFLATION as usize)?;
+    Ok((decoder, (height, width)))
 }
 
 /// The decoder's messages quote its own data structures; people know chunks by their names.

@@ -10,7 +10,7 @@ mod tests;
 pub use options::{EpRule, QcsSgm, QcsSgmPlus};
 pub use settings::{Dynamics, LangevinSettings, LangevinSteps};
 
-use super::{Algorithm, BatchPlan, Divergence, Given, Kind, Left, MethodOptions, Pass, Preset, Samples};
+use super::{Algorithm, BatchPlan, Divergence, Inputs, Kind, MethodOptions, Outputs, Pass, Preset, Samples, X};
 use crate::likelihood::{Diag, Ep, Likelihood};
 use crate::plan::{Step, Target};
 use crate::prior::Prior;
@@ -59,16 +59,16 @@ impl MethodOptions for QcsSgm {
 }
 
 impl Algorithm for LangevinSettings {
-    fn check(&self, _: Given<'_>) -> Result<()> {
+    fn check(&self, _: Inputs<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn passes<'a>(&'a self, given: Given<'a>) -> Vec<Box<dyn Pass + 'a>> {
+    fn passes<'a>(&'a self, given: Inputs<'a>) -> Vec<Box<dyn Pass + 'a>> {
         vec![Box::new(Sampling { settings: self, given })]
     }
 
-    fn outcome(&self, given: Given<'_>, left: &Left) -> Samples {
-        let frozen = left.values::<u32>("frozen");
+    fn outcome(&self, given: Inputs<'_>, left: &Outputs) -> Samples {
+        let frozen = left.values(plan::FROZEN);
         let divergence = |(state, &frozen): (usize, &u32)| {
             let (level, step) = self.place((frozen as usize).checked_sub(1)?);
             Some(Divergence {
@@ -80,7 +80,7 @@ impl Algorithm for LangevinSettings {
             })
         };
         Samples {
-            states: Images::new(given.prior.image(), left.values("x")),
+            states: Images::new(given.prior.image(), left.values(X)),
             chains: given.chains,
             diverged: frozen.iter().enumerate().filter_map(divergence).collect(),
             seconds: left.seconds,
@@ -92,7 +92,7 @@ impl Algorithm for LangevinSettings {
 /// The one pass: every chain of every image by itself.
 struct Sampling<'a> {
     settings: &'a LangevinSettings,
-    given: Given<'a>,
+    given: Inputs<'a>,
 }
 
 impl Pass for Sampling<'_> {

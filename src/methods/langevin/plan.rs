@@ -3,11 +3,15 @@
 use super::LangevinSettings;
 use crate::engine::Wait;
 use crate::likelihood::{Carried, SettledEp};
-use crate::methods::{BatchPlan, Given};
-use crate::plan::{Contents, LikelihoodOp, PlanBuilder, Program, SamplerOp, Target};
+use crate::methods::{BatchPlan, Handle, Inputs, X, site_handles};
+use crate::plan::{Contents, Langevin, LikelihoodOp, PlanBuilder, Program, SamplerOp, Target};
+
+/// The step in which a state was frozen, from 1; 0 if it was not
+pub const FROZEN: Handle<u32> = Handle::new("frozen");
+const VELOCITY: Handle<f32> = Handle::new("velocity");
 
 /// Posterior sampling of the given problem, or unconditional sampling without one.
-pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, target: &dyn Target) -> BatchPlan {
+pub fn batch_plan(settings: &LangevinSettings, given: Inputs<'_>, batch: usize, target: &dyn Target) -> BatchPlan {
     let network = given.prior.network();
     let mut plan = PlanBuilder::new(batch, target);
     let n = network.image().len();
@@ -47,7 +51,7 @@ pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, t
         (likelihood, gamma)
     });
     // (3) with the posterior score of (4), as Algorithm 1 has it: the likelihood score counts gamma times.
-    plan.push(SamplerOp::Langevin {
+    plan.push(Langevin {
         x,
         prior,
         likelihood,
@@ -68,15 +72,9 @@ pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, t
             frozen,
         });
     }
-    let ends = [("x", x), ("frozen", frozen)];
-    let sites = carried.map(|Carried { sites, .. }| {
-        [
-            ("z", sites.z),
-            ("h_g", sites.h_g),
-            ("tau_g", sites.tau_g),
-            ("ep_iterations", sites.count),
-        ]
-    });
+    let ends = [X.at(&plan, x), FROZEN.at(&plan, frozen)];
+    let velocity = velocity.map(|velocity| VELOCITY.at(&plan, velocity));
+    let sites = carried.map(|Carried { sites, .. }| site_handles(&plan, sites));
     BatchPlan {
         plan: plan.finish(target),
         done: frozen,
@@ -86,7 +84,7 @@ pub fn batch_plan(settings: &LangevinSettings, given: Given<'_>, batch: usize, t
         from: Vec::new(),
         state: ends
             .into_iter()
-            .chain(velocity.map(|v| ("velocity", v)))
+            .chain(velocity)
             .chain(sites.into_iter().flatten())
             .collect(),
         left: ends.to_vec(),

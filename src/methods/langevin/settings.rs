@@ -1,7 +1,7 @@
 //! What a run computes with: the noise levels, and the steps that lead through them.
 
 use crate::likelihood::Likelihood;
-use crate::plan::{GammaRule, Step};
+use crate::plan::{GammaRule, LangevinNumbers, Step};
 use crate::prior::Schedule;
 
 /// How x gets from one noise level to the next.
@@ -20,7 +20,7 @@ pub enum Dynamics {
 pub struct LangevinSteps {
     /// K, Langevin steps at each noise level
     pub steps_per_level: usize,
-    /// epsilon/beta_T²: the step of Algorithm 1 is alpha_t = epsilon·beta_t²/beta_T² = step_scale·beta_t². Given this way it does
+    /// epsilon/beta_T²: the step of Algorithm 1 is alpha_t = epsilon·beta_t²/beta_T² = step_scale·beta_t². Inputs this way it does
     /// not change meaning with the schedule's last level.
     pub step_scale: f64,
     /// The share of a step's movement that the next one repeats, at the next one's scale: 0 is the paper's sampler, larger
@@ -54,10 +54,10 @@ impl LangevinSettings {
     /// All steps.
     pub fn steps(&self) -> Vec<Step> {
         let levels: Vec<f64> = self.schedule.levels().iter().copied().map(f64::from).collect();
-        let numbered = |(index, step): (usize, Step)| Step {
+        let numbered = |(index, langevin): (usize, LangevinNumbers)| Step {
+            langevin,
             index: index as u32,
             stage: self.place(index).0 as u32,
-            ..step
         };
         let steps = match self.dynamics {
             Dynamics::Langevin(steps) => steps.all(&levels),
@@ -80,7 +80,7 @@ impl LangevinSettings {
 
 impl LangevinSteps {
     /// K at each level.
-    fn all(&self, levels: &[f64]) -> Vec<Step> {
+    fn all(&self, levels: &[f64]) -> Vec<LangevinNumbers> {
         let beta = |index: usize| levels[index / self.steps_per_level];
         let step = |index: usize| self.step(beta(index), index.checked_sub(1).map(beta));
         (0..levels.len() * self.steps_per_level).map(step).collect()
@@ -88,28 +88,27 @@ impl LangevinSteps {
 
     /// A step at noise level `beta`, after one at `previous` if it is not the first. Movements are kept in units of the level,
     /// and the noise is what leaves a Gaussian as it is when the step is small.
-    pub fn step(&self, beta: f64, previous: Option<f64>) -> Step {
+    pub fn step(&self, beta: f64, previous: Option<f64>) -> LangevinNumbers {
         let alpha = self.step_scale * beta * beta;
-        Step {
+        LangevinNumbers {
             beta,
             alpha,
             noise: (2.0 * alpha * (1.0 - self.momentum)).sqrt(),
             momentum: previous.map_or(0.0, |previous| self.momentum * beta / previous),
-            ..Step::default()
         }
     }
 }
 
 /// The noise of the first level, then a step from each level a to the next, b: x ← d + (b/a)²·(x − d) + b·sqrt(1 − (b/a)²)·z
 /// with d = x + a²·score, which is a step of size a² − b². After the last level there is none, which leaves d.
-fn reverse(levels: &[f64], denoise: bool) -> Vec<Step> {
-    let step = |a: f64, b: f64| Step {
+fn reverse(levels: &[f64], denoise: bool) -> Vec<LangevinNumbers> {
+    let step = |a: f64, b: f64| LangevinNumbers {
         beta: a,
         alpha: (a - b) * (a + b),
         noise: b * ((1.0 - b / a) * (1.0 + b / a)).sqrt(),
-        ..Step::default()
+        momentum: 0.0,
     };
-    let start = Step {
+    let start = LangevinNumbers {
         noise: levels[0],
         alpha: 0.0,
         ..step(levels[0], 0.0)

@@ -204,8 +204,8 @@ fn the_reverse_sde_goes_from_level_to_level_once() {
     };
     let steps = settings.steps();
     assert_eq!(steps.len(), 41, "the start, 39 from level to level, the last image");
-    assert_eq!((steps[0].alpha, steps[0].noise), (0.0, 9.0));
-    assert_eq!(steps[40].noise, 0.0);
+    assert_eq!((steps[0].langevin.alpha, steps[0].langevin.noise), (0.0, 9.0));
+    assert_eq!(steps[40].langevin.noise, 0.0);
     let stages = [0, 1, 2, 40].map(|step: usize| steps[step].stage);
     assert_eq!(stages, [1, 1, 2, 40]);
     let places = [0, 1, 2, 40].map(|step| settings.place(step));

@@ -11,7 +11,9 @@ use std::ops::Range;
 
 pub use options::{NormRule, Projection, ProjectionSettings};
 
-use super::{Algorithm, BIPG, Direct, Given, Kind, Left, MethodOptions, ONE_SHOT, Options, Pass, Preset, Samples};
+use super::{
+    Algorithm, BIPG, HostMethod, Inputs, Kind, MethodOptions, ONE_SHOT, Options, Outputs, Pass, Preset, Samples,
+};
 use crate::prior::{Generator, Prior};
 use crate::problem::Problem;
 use crate::{Error, Result};
@@ -67,7 +69,7 @@ struct Baseline {
 }
 
 impl Algorithm for Baseline {
-    fn check(&self, given: Given<'_>) -> Result<()> {
+    fn check(&self, given: Inputs<'_>) -> Result<()> {
         let name = self.settings.rule.title();
         let problem = given
             .problem
@@ -95,11 +97,11 @@ impl Algorithm for Baseline {
         Ok(())
     }
 
-    fn passes<'a>(&'a self, _: Given<'a>) -> Vec<Box<dyn Pass + 'a>> {
+    fn passes<'a>(&'a self, _: Inputs<'a>) -> Vec<Box<dyn Pass + 'a>> {
         Vec::new()
     }
 
-    fn direct<'a>(&'a self, given: Given<'a>) -> Option<Box<dyn Direct + 'a>> {
+    fn on_host<'a>(&'a self, given: Inputs<'a>) -> Option<Box<dyn HostMethod + 'a>> {
         let problem = given.problem.expect("checked before anything is computed");
         Some(Box::new(Reconstruction {
             baseline: self,
@@ -108,7 +110,7 @@ impl Algorithm for Baseline {
         }))
     }
 
-    fn outcome(&self, given: Given<'_>, left: &Left) -> Samples {
+    fn outcome(&self, given: Inputs<'_>, left: &Outputs) -> Samples {
         left.computed(given)
     }
 }
@@ -119,7 +121,7 @@ struct Reconstruction<'a> {
     chains: usize,
 }
 
-impl Direct for Reconstruction<'_> {
+impl HostMethod for Reconstruction<'_> {
     fn steps(&self) -> usize {
         match self.baseline.settings.rule {
             Rule::Bipg => self.baseline.settings.iterations,

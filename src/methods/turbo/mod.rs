@@ -17,7 +17,8 @@ pub use calibrate::{LEVELS, Levels, calibrate, calibrate_at};
 pub use options::{Turbo, TurboSettings};
 
 use super::{
-    Algorithm, BatchPlan, Divergence, Estimate, Given, Kind, Left, MethodOptions, Options, Pass, Preset, Samples,
+    Algorithm, BatchPlan, Divergence, EP_ITERATIONS, Estimate, Handle, Inputs, Kind, MethodOptions, Options, Outputs,
+    Pass, Preset, Samples, X,
 };
 use crate::error::Remedy;
 use crate::plan::{Step, Target};
@@ -41,7 +42,7 @@ impl MethodOptions for Turbo {
 }
 
 /// The problem and the denoiser, or an error that names the one that is missing.
-fn needed<'a>(given: Given<'a>) -> Result<(&'a Problem, &'a Denoiser)> {
+fn needed<'a>(given: Inputs<'a>) -> Result<(&'a Problem, &'a Denoiser)> {
     let problem = given
         .problem
         .ok_or_else(|| Error::usage("turbo reconstructs measured images: without a problem there is nothing to do"))?;
@@ -53,11 +54,11 @@ fn needed<'a>(given: Given<'a>) -> Result<(&'a Problem, &'a Denoiser)> {
 }
 
 impl Algorithm for TurboSettings {
-    fn check(&self, given: Given<'_>) -> Result<()> {
+    fn check(&self, given: Inputs<'_>) -> Result<()> {
         needed(given).map(|_| ())
     }
 
-    fn passes<'a>(&'a self, given: Given<'a>) -> Vec<Box<dyn Pass + 'a>> {
+    fn passes<'a>(&'a self, given: Inputs<'a>) -> Vec<Box<dyn Pass + 'a>> {
         let messages = Messages { settings: self, given };
         let mut passes: Vec<Box<dyn Pass + 'a>> = vec![Box::new(messages)];
         if given.chains > 1 {
@@ -66,20 +67,15 @@ impl Algorithm for TurboSettings {
         passes
     }
 
-    fn outcome(&self, given: Given<'_>, left: &Left) -> Samples {
+    fn outcome(&self, given: Inputs<'_>, left: &Outputs) -> Samples {
         let shape = given.prior.image();
-        let d = Images::new(shape, left.values("d"));
-        let numbers = left.values::<f64>("scalars");
+        let d = Images::new(shape, left.values(plan::D));
+        let numbers = left.values(plan::SCALARS);
         let eta = numbers
             .chunks_exact(Scalars::LEN)
             .map(|values| Scalars::of(values.try_into().expect("chunks of that length")).eta);
-        let counts = |name: &str| {
-            left.values::<u32>(name)
-                .into_iter()
-                .map(|count| count as usize)
-                .collect()
-        };
-        let (evaluations, done): (Vec<usize>, _) = (counts("steps"), left.values::<u32>("done"));
+        let counts = |handle: Handle<u32>| left.values(handle).into_iter().map(|count| count as usize).collect();
+        let (evaluations, done): (Vec<usize>, _) = (counts(plan::STEPS), left.values(plan::DONE));
         let mut diverged = Vec::new();
         for image in (0..done.len()).filter(|&image| done[image] == BROKEN) {
             diverged.extend((0..given.chains).map(|chain| Divergence {
@@ -92,7 +88,7 @@ impl Algorithm for TurboSettings {
         }
         Samples {
             states: if given.chains > 1 {
-                Images::new(shape, left.values("x"))
+                Images::new(shape, left.values(X))
             } else {
                 d.clone()
             },
@@ -103,7 +99,7 @@ impl Algorithm for TurboSettings {
                 mean: d,
                 predicted_error: eta.map(f64::sqrt).collect(),
                 evaluations,
-                ep_iterations: counts("ep_iterations"),
+                ep_iterations: counts(EP_ITERATIONS),
             }),
         }
     }
@@ -112,7 +108,7 @@ impl Algorithm for TurboSettings {
 /// The first pass: every image by itself, until it has settled.
 struct Messages<'a> {
     settings: &'a TurboSettings,
-    given: Given<'a>,
+    given: Inputs<'a>,
 }
 
 impl Pass for Messages<'_> {
@@ -137,7 +133,7 @@ impl Pass for Messages<'_> {
 /// The second pass: every chain of an image from its last message.
 struct Draws<'a> {
     settings: &'a TurboSettings,
-    given: Given<'a>,
+    given: Inputs<'a>,
 }
 
 impl Pass for Draws<'_> {

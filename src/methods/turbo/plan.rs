@@ -3,8 +3,11 @@
 use super::TurboSettings;
 use crate::engine::Wait;
 use crate::likelihood::{SettledEp, in_eigenbasis};
-use crate::methods::{BatchPlan, Given};
-use crate::plan::{Contents, PlanBuilder, Program, Sites, Target, TensorId, TurboOp};
+use crate::methods::{BatchPlan, EP_ITERATIONS, Handle, Held, Inputs, X, site_handles};
+use crate::plan::{
+    Contents, PlanBuilder, Program, Sites, Target, TensorId, TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter,
+    TurboStart, TurboStep,
+};
 use crate::prior::Denoiser;
 use crate::problem::Problem;
 use qcs_kernels::turbo::Scalars;
@@ -16,6 +19,17 @@ const ROUND: usize = 4;
 const LEAST: f64 = 0.1;
 /// The last level of a draw.
 const LAST_LEVEL: f64 = 0.01;
+
+/// The denoised image
+pub const D: Handle<f32> = Handle::new("d");
+/// The last message to the prior: its mean, and its standard deviation
+const R: Handle<f32> = Handle::new("r");
+const S: Handle<f64> = Handle::new("s");
+/// See [`Scalars`]
+pub const SCALARS: Handle<f64> = Handle::new("scalars");
+pub const STEPS: Handle<u32> = Handle::new("steps");
+pub const DONE: Handle<u32> = Handle::new("done");
+const LEVEL: Handle<f64> = Handle::new("level");
 
 /// What a state is; see the kernels' `turbo` room.
 struct State {
@@ -57,24 +71,29 @@ impl State {
         }
     }
 
-    /// Everything, by name.
-    fn tensors(&self) -> Vec<(&'static str, TensorId)> {
+    /// What is told of a state, and what draws begin from.
+    fn left(&self, plan: &PlanBuilder) -> Vec<Held> {
         vec![
-            ("steps", self.steps),
-            ("done", self.done),
-            ("mu", self.mu),
-            ("level", self.level),
-            ("z", self.sites.z),
-            ("h_g", self.sites.h_g),
-            ("tau_g", self.sites.tau_g),
-            ("ep_iterations", self.sites.count),
-            ("r", self.r),
-            ("s", self.s),
-            ("velocity", self.velocity),
-            ("f", self.f),
-            ("d", self.d),
-            ("scalars", self.scalars),
+            D.at(plan, self.d),
+            R.at(plan, self.r),
+            S.at(plan, self.s),
+            SCALARS.at(plan, self.scalars),
+            STEPS.at(plan, self.steps),
+            EP_ITERATIONS.at(plan, self.sites.count),
+            DONE.at(plan, self.done),
         ]
+    }
+
+    /// Everything.
+    fn all(&self, plan: &PlanBuilder) -> Vec<Held> {
+        let rest = [
+            Handle::<f32>::new("mu").at(plan, self.mu),
+            LEVEL.at(plan, self.level),
+            Handle::<f32>::new("velocity").at(plan, self.velocity),
+            Handle::<f32>::new("f").at(plan, self.f),
+        ];
+        let [z, h_g, tau_g, _] = site_handles(plan, self.sites);
+        [self.left(plan), vec![z, h_g, tau_g], rest.to_vec()].concat()
     }
 }
 
@@ -82,7 +101,7 @@ impl State {
 /// to the prior, an evaluation of the network, and the message back.
 pub fn message_passing(
     settings: &TurboSettings,
-    given: Given<'_>,
+    given: Inputs<'_>,
     (problem, denoiser): (&Problem, &Denoiser),
     batch: usize,
     target: &dyn Target,
@@ -118,7 +137,7 @@ pub fn message_passing(
     };
 
     plan.begin(Program::Start);
-    plan.push(TurboOp::Start {
+    plan.push(TurboStart {
         mean,
         deviation: denoiser.variance.sqrt(),
         steps,
@@ -133,7 +152,7 @@ pub fn message_passing(
     plan.begin(Program::Step);
     round(&mut plan, ROUND, done);
     let score = filtered_score(&mut plan, problem, level, sites);
-    plan.push(TurboOp::Step {
+    plan.push(TurboStep {
         steps,
         done,
         mu,
@@ -151,7 +170,7 @@ pub fn message_passing(
     });
     let prior = plan.temporary(Contents::F32(n));
     given.prior.network().push(&mut plan, r, s, prior);
-    plan.push(TurboOp::Denoise {
+    plan.push(TurboDenoise {
         log_levels,
         log_ratios,
         entries,
@@ -167,6 +186,7 @@ pub fn message_passing(
         tolerance: settings.tolerance,
         most: settings.evaluations,
     });
+    let (left, state) = (state.left(&plan), state.all(&plan));
     BatchPlan {
         plan: plan.finish(target),
         done,
@@ -174,16 +194,8 @@ pub fn message_passing(
         wait: Wait::Now,
         counter: Some(steps),
         from: Vec::new(),
-        left: ["d", "r", "s", "scalars", "steps", "ep_iterations", "done"]
-            .map(|wanted| {
-                *state
-                    .tensors()
-                    .iter()
-                    .find(|(name, _)| *name == wanted)
-                    .expect("its own name")
-            })
-            .to_vec(),
-        state: state.tensors(),
+        left,
+        state,
     }
 }
 
@@ -192,7 +204,7 @@ fn filtered_score(plan: &mut PlanBuilder, problem: &Problem, level: TensorId, si
     let (m, n) = (problem.a().rows(), problem.a().cols());
     let (g, filter) = (plan.temporary(Contents::F64(m)), plan.temporary(Contents::F64(3)));
     in_eigenbasis(plan, problem, sites.h_g, g, |plan, input, output| {
-        plan.push(TurboOp::Filter {
+        plan.push(TurboFilter {
             level,
             input,
             tau_g: sites.tau_g,
@@ -207,7 +219,7 @@ fn filtered_score(plan: &mut PlanBuilder, problem: &Problem, level: TensorId, si
 }
 
 /// Draws from the message (r, s) that the first pass left of an image.
-pub fn draws(settings: &TurboSettings, given: Given<'_>, batch: usize, target: &dyn Target) -> BatchPlan {
+pub fn draws(settings: &TurboSettings, given: Inputs<'_>, batch: usize, target: &dyn Target) -> BatchPlan {
     let network = given.prior.network();
     let n = network.image().len();
     let mut plan = PlanBuilder::new(batch, target);
@@ -215,7 +227,7 @@ pub fn draws(settings: &TurboSettings, given: Given<'_>, batch: usize, target: &
     let [s, level, ratio] = [(); 3].map(|()| plan.persistent(Contents::F64(1)));
     let done = plan.persistent(Contents::U32(1));
     plan.begin(Program::Start);
-    plan.push(TurboOp::DrawStart {
+    plan.push(TurboDrawStart {
         r,
         s,
         x,
@@ -229,20 +241,22 @@ pub fn draws(settings: &TurboSettings, given: Given<'_>, batch: usize, target: &
     plan.begin(Program::Step);
     let prior = plan.temporary(Contents::F32(n));
     network.push(&mut plan, x, level, prior);
-    plan.push(TurboOp::Draw {
+    plan.push(TurboDraw {
         prior,
         ratio,
         x,
         level,
         count: settings.draw_steps,
     });
+    let sample = X.at(&plan, x);
+    let ratio = Handle::<f64>::new("ratio").at(&plan, ratio);
     BatchPlan {
+        from: vec![R.at(&plan, r), S.at(&plan, s)],
+        state: vec![sample, LEVEL.at(&plan, level), ratio, DONE.at(&plan, done)],
+        left: vec![sample],
         plan: plan.finish(target),
         done,
         wait: Wait::Behind,
         counter: None,
-        from: vec![("r", r), ("s", s)],
-        state: vec![("x", x), ("level", level), ("ratio", ratio), ("done", done)],
-        left: vec![("x", x)],
     }
 }

@@ -6,11 +6,11 @@ mod product;
 mod sampler;
 mod turbo;
 
-pub use likelihood::{EpStart, LikelihoodOp};
-pub use network::{Activation, Conv, GroupNorm, LevelTerms, NetworkOp, Prepared};
+pub use likelihood::{EpCarry, EpDamp, EpMoments, EpSeparate, EpSettle, EpStart, LikelihoodOp, Sites};
+pub use network::{Activated, Activation, Conv, Embed, GroupNorm, LevelTerms, NetworkOp};
 pub use product::ProductOp;
-pub use sampler::{GammaRule, SamplerOp};
-pub use turbo::{Sites, TurboOp};
+pub use sampler::{GammaRule, Langevin, LangevinNumbers, SamplerOp};
+pub use turbo::{TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter, TurboOp, TurboStart, TurboStep};
 
 use super::{Contents, ParamId, Plan, TensorId};
 
@@ -59,6 +59,31 @@ rooms!(
     Likelihood(LikelihoodOp),
     Sampler(SamplerOp),
     Turbo(TurboOp)
+);
+
+/// An op that is a struct of its own is pushed as it is.
+macro_rules! structs {
+    ($($room:ident { $($variant:ident($op:ident)),* })*) => {
+        $($(impl From<$op> for Op {
+            fn from(op: $op) -> Self {
+                $room::$variant(op).into()
+            }
+        })*)*
+    };
+}
+
+structs!(
+    NetworkOp { Conv(Conv), GroupNorm(GroupNorm), Embed(Embed) }
+    LikelihoodOp { EpMoments(EpMoments), EpCarry(EpCarry), EpDamp(EpDamp), EpSettle(EpSettle), EpSeparate(EpSeparate) }
+    SamplerOp { Langevin(Langevin) }
+    TurboOp {
+        Start(TurboStart),
+        Filter(TurboFilter),
+        Step(TurboStep),
+        Denoise(TurboDenoise),
+        DrawStart(TurboDrawStart),
+        Draw(TurboDraw)
+    }
 );
 
 /// Tensors an op reads or writes.

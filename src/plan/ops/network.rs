@@ -83,17 +83,29 @@ pub struct Conv {
     /// Statistics of the output for the norm that follows, where the target has a use for them.
     pub statistics: Option<TensorId>,
     /// The activated input as the target multiplies it, where the convolution before left it; then `input` is not read.
-    pub prepared: Option<TensorId>,
+    pub activated: Option<TensorId>,
     /// The same of the output, for a convolution that follows.
-    pub leaves: Option<Prepared>,
+    pub leaves: Option<Activated>,
 }
 
 /// A feature map as the target multiplies it, activated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prepared {
+pub struct Activated {
     pub tensor: TensorId,
     /// [`Activation::None`] or [`Activation::Elu`]
     pub activation: Activation,
+}
+
+/// Sines and cosines of the number that stands for a state's level. Tables hold each number as two whose sum it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Embed {
+    pub level: TensorId,
+    pub told: Told,
+    pub cosines_first: bool,
+    pub frequencies: ParamId,
+    /// ln sigma' of every step, where the level is told as one
+    pub table: Option<ParamId>,
+    pub output: TensorId,
 }
 
 /// An op of the network.
@@ -154,16 +166,7 @@ pub enum NetworkOp {
         heads: usize,
         output: TensorId,
     },
-    /// Sines and cosines of the number that stands for a state's level. Tables hold each number as two whose sum it is.
-    Embed {
-        level: TensorId,
-        told: Told,
-        cosines_first: bool,
-        frequencies: ParamId,
-        /// ln sigma' of every step, where the level is told as one
-        table: Option<ParamId>,
-        output: TensorId,
-    },
+    Embed(Embed),
     /// A dense layer on a vector per state
     Dense {
         input: TensorId,
@@ -225,7 +228,7 @@ impl NetworkOp {
             Self::Resample { .. } => "resample",
             Self::Concat { .. } => "concat",
             Self::Attention { .. } => "attention",
-            Self::Embed { .. } => "embed",
+            Self::Embed(_) => "embed",
             Self::Dense { .. } => "dense",
             Self::MaxPool { .. } => "max_pool",
             Self::MeanPool { .. } => "mean_pool",
@@ -243,7 +246,7 @@ impl NetworkOp {
             Self::LoadScaled { x, level, output, .. } => Operands::new([x, level], [output]),
             Self::Conv(c) => {
                 let norm = c.activation.coefficients();
-                let reads = [Some(c.prepared.unwrap_or(c.input)), norm, c.residual];
+                let reads = [Some(c.activated.unwrap_or(c.input)), norm, c.residual];
                 let prepared = c.leaves.map(|prepared| prepared.tensor);
                 Operands::new(
                     reads.into_iter().flatten(),
@@ -271,7 +274,7 @@ impl NetworkOp {
                 Operands::new(reads.into_iter().flatten(), [output])
             }
             Self::Concat { first, second, output } => Operands::new([first, second], [output]),
-            Self::Embed { level, output, .. } => Operands::new([level], [output]),
+            Self::Embed(op) => Operands::new([op.level], [op.output]),
             Self::Attention { input, output, .. } | Self::Dense { input, output, .. } => {
                 Operands::new([input], [output])
             }
@@ -304,8 +307,8 @@ impl NetworkOp {
                 [alpha, gamma, beta].map(|param| (param, Packing::Channels)).to_vec()
             }
             Self::GroupNorm(norm) => [norm.gamma, norm.beta].map(|param| (param, Packing::Channels)).to_vec(),
-            Self::Embed { frequencies, table, .. } => std::iter::once(frequencies)
-                .chain(table)
+            Self::Embed(op) => std::iter::once(op.frequencies)
+                .chain(op.table)
                 .map(|param| (param, Packing::Plain))
                 .collect(),
             Self::Dense { weight, bias, .. } => [weight, bias].map(|param| (param, Packing::Plain)).to_vec(),

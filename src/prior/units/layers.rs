@@ -4,7 +4,7 @@ use qcs_kernels::network::group_norm::Terms;
 use qcs_kernels::network::resample::Resampling;
 
 use super::{Level, Resample, Unit, UnitNetwork};
-use crate::plan::{Activation, Contents, GroupNorm, LevelTerms, NetworkOp, TensorId};
+use crate::plan::{Activation, Contents, Embed, GroupNorm, LevelTerms, NetworkOp, TensorId};
 use crate::prior::layers::Layers;
 
 /// The terms of the level, of which each block takes the next ones.
@@ -103,7 +103,7 @@ impl Layers<'_> {
             .as_ref()
             .map(|steps| self.plan.param(UnitNetwork::STEPS.into(), &[2 * steps.count]));
         let output = self.plan.temporary(Contents::F32(described.width));
-        self.plan.push(NetworkOp::Embed {
+        self.plan.push(Embed {
             level,
             told: described.told(),
             cosines_first: described.cosines_first,
@@ -122,23 +122,6 @@ impl Layers<'_> {
             tensor: self.dense("level.terms", second, network.terms(), false),
             next: 0,
         }
-    }
-
-    fn dense(&mut self, name: &str, input: TensorId, outputs: usize, silu: bool) -> TensorId {
-        let Contents::F32(inputs) = self.plan.contents(input) else {
-            panic!("a dense layer works on vectors");
-        };
-        let weight = self.plan.param(format!("{name}.weight"), &[outputs, inputs]);
-        let bias = self.plan.param(format!("{name}.bias"), &[outputs]);
-        let output = self.plan.temporary(Contents::F32(outputs));
-        self.plan.push(NetworkOp::Dense {
-            input,
-            weight,
-            bias,
-            silu,
-            output,
-        });
-        output
     }
 
     fn block(

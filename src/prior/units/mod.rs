@@ -8,10 +8,11 @@ mod steps;
 
 use std::collections::HashMap;
 
-use qcs_kernels::network::embed::{Told, halves};
+use qcs_kernels::network::embed::Told;
 use qcs_kernels::network::precondition::Parametrisation;
 use serde::{Deserialize, Serialize};
 
+use super::layers::embedding_table;
 use super::{Frame, Network, Schedule};
 use crate::files::safetensors::TensorFile;
 use crate::plan::{PlanBuilder, TensorId};
@@ -299,16 +300,12 @@ impl Network for UnitNetwork {
     }
 
     fn tables(&self) -> HashMap<String, Vec<f32>> {
-        let table = |values: Vec<f64>| {
-            let halves: Vec<(f32, f32)> = values.into_iter().map(halves).collect();
-            halves.iter().map(|h| h.0).chain(halves.iter().map(|h| h.1)).collect()
-        };
         let Some(level) = &self.level else {
             return HashMap::new();
         };
-        let mut tables = HashMap::from([(Self::FREQUENCIES.to_owned(), table(level.frequencies()))]);
+        let mut tables = HashMap::from([(Self::FREQUENCIES.to_owned(), embedding_table(level.frequencies()))]);
         if let Some(steps) = &level.steps {
-            tables.insert(Self::STEPS.to_owned(), table(steps.log_levels()));
+            tables.insert(Self::STEPS.to_owned(), embedding_table(steps.log_levels()));
         }
         tables
     }

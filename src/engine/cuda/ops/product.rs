@@ -2,7 +2,7 @@
 
 use qcs_kernels::global::Global;
 use qcs_kernels::launch::Arguments;
-use qcs_kernels::product::along::AlongArgs;
+use qcs_kernels::product::along::{AlongArgs, Axis};
 use qcs_kernels::product::butterflies::{ButterfliesArgs, scale};
 use qcs_kernels::product::matrix_times::MatrixTimesArgs;
 use qcs_kernels::product::pick::PickArgs;
@@ -49,47 +49,61 @@ impl Caller<'_> {
             ProductOp::BackProject { g, score } => self.transposed_times::<f64, f32>(a(), g, score),
             ProductOp::RotateIn { input, output } => self.transposed_times::<f64, f64>(u, input, output),
             ProductOp::RotateOut { input, output } => self.matrix_times::<f64, f64>(u, input, output),
-            ProductOp::Widen { x, output, signs } => Call::of(&SignedArgs::<f32, f64> {
-                input: self.tensor(x),
-                signs: signs.map_or(Global::NONE, |id| self.array(id)),
-                output: self.tensor(output),
-                states: self.batch(),
-                len: self.len(x),
-            }),
-            ProductOp::Narrow { input, x, signs } => Call::of(&SignedArgs::<f64, f32> {
-                input: self.tensor(input),
-                signs: signs.map_or(Global::NONE, |id| self.array(id)),
-                output: self.tensor(x),
-                states: self.batch(),
-                len: self.len(x),
-            }),
+            ProductOp::Widen { x, output, signs } => self.widen(x, output, signs),
+            ProductOp::Narrow { input, x, signs } => self.narrow(input, x, signs),
             ProductOp::Along {
                 matrix,
                 transposed,
                 axis,
                 input,
                 output,
-            } => {
-                let (matrix, transposed) = (self.array(matrix), self.array(transposed));
-                let (input, output) = (self.tensor(input), self.tensor(output));
-                Call::of(&AlongArgs::new(matrix, transposed, axis, self.batch(), input, output))
-            }
+            } => self.along((matrix, transposed), axis, input, output),
             ProductOp::Butterflies {
                 length,
                 inner,
                 input,
                 output,
             } => return self.butterflies(length, inner, input, output),
-            ProductOp::Pick { index, input, output } => Call::of(&PickArgs {
-                input: self.tensor(input),
-                index: self.array(index),
-                output: self.tensor(output),
-                states: self.batch(),
-                from: self.len(input),
-                to: self.len(output),
-                unused: 0,
-            }),
+            ProductOp::Pick { index, input, output } => self.pick(index, input, output),
         }]
+    }
+
+    fn widen(&self, x: TensorId, output: TensorId, signs: Option<ArrayId>) -> Call {
+        Call::of(&SignedArgs::<f32, f64> {
+            input: self.tensor(x),
+            signs: signs.map_or(Global::NONE, |id| self.array(id)),
+            output: self.tensor(output),
+            states: self.batch(),
+            len: self.len(x),
+        })
+    }
+
+    fn narrow(&self, input: TensorId, x: TensorId, signs: Option<ArrayId>) -> Call {
+        Call::of(&SignedArgs::<f64, f32> {
+            input: self.tensor(input),
+            signs: signs.map_or(Global::NONE, |id| self.array(id)),
+            output: self.tensor(x),
+            states: self.batch(),
+            len: self.len(x),
+        })
+    }
+
+    fn along(&self, (matrix, transposed): (ArrayId, ArrayId), axis: Axis, input: TensorId, output: TensorId) -> Call {
+        let (matrix, transposed) = (self.array(matrix), self.array(transposed));
+        let (input, output) = (self.tensor(input), self.tensor(output));
+        Call::of(&AlongArgs::new(matrix, transposed, axis, self.batch(), input, output))
+    }
+
+    fn pick(&self, index: ArrayId, input: TensorId, output: TensorId) -> Call {
+        Call::of(&PickArgs {
+            input: self.tensor(input),
+            index: self.array(index),
+            output: self.tensor(output),
+            states: self.batch(),
+            from: self.len(input),
+            to: self.len(output),
+            unused: 0,
+        })
     }
 
     /// Passes of radix 16 while there are four stages left, then of radix 2; behind the first they are in place.

@@ -7,165 +7,129 @@ use qcs_kernels::turbo::turbo_start::TurboStartArgs;
 use qcs_kernels::turbo::turbo_step::TurboStepArgs;
 
 use super::{Call, Caller};
-use crate::plan::TurboOp;
+use crate::plan::{TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter, TurboOp, TurboStart, TurboStep};
 
 impl Caller<'_> {
     pub(super) fn turbo(&self, op: &TurboOp) -> Call {
-        let (states, seed, unused) = (self.batch(), self.constants.seed, 0);
-        let keys = self.at(self.layout.keys);
         match *op {
-            TurboOp::Start {
-                mean,
-                deviation,
-                steps,
-                mu,
-                level,
-                sites,
-                scalars,
-                done,
-            } => Call::of(&TurboStartArgs {
-                steps: self.tensor(steps),
-                mean: self.vector(mean),
-                mu: self.tensor(mu),
-                level: self.tensor(level),
-                site_z: self.tensor(sites.z),
-                h_g: self.tensor(sites.h_g),
-                tau_g: self.tensor(sites.tau_g),
-                scalars: self.tensor(scalars),
-                done: self.tensor(done),
-                count: self.tensor(sites.count),
-                deviation,
-                states,
-                len: self.len(mu),
-                measurements: self.measurements(),
-                unused,
-            }),
-            TurboOp::Filter {
-                level,
-                input,
-                tau_g,
-                output,
-                filter,
-                pixels,
-            } => Call::of(&TurboFilterArgs {
-                eigenvalues: self.at(self.layout.eigenvalues),
-                level: self.tensor(level),
-                input: self.tensor(input),
-                tau_g: self.tensor(tau_g),
-                output: self.tensor(output),
-                filter: self.tensor(filter),
-                sigma2: self.problem().sigma2_floored(),
-                states,
-                measurements: self.measurements(),
-                len: pixels as u32,
-                unused,
-            }),
-            TurboOp::Step {
-                steps,
-                done,
-                mu,
-                score,
-                filter,
-                r,
-                s,
-                velocity,
-                f,
-                scalars,
-                bounds: (least, largest),
-            } => Call::of(&TurboStepArgs {
-                steps: self.tensor(steps),
-                done: self.tensor(done),
-                mu: self.tensor(mu),
-                score: self.tensor(score),
-                filter: self.tensor(filter),
-                r: self.tensor(r),
-                s: self.tensor(s),
-                velocity: self.tensor(velocity),
-                f: self.tensor(f),
-                scalars: self.tensor(scalars),
-                least,
-                largest,
-                states,
-                len: self.len(r),
-            }),
-            TurboOp::Denoise {
-                log_levels,
-                log_ratios,
-                entries,
-                r,
-                s,
-                prior,
-                d,
-                mu,
-                level,
-                scalars,
-                steps,
-                done,
-                tolerance,
-                most,
-            } => Call::of(&TurboDenoiseArgs {
-                levels: self.vector(log_levels),
-                errors: self.vector(log_ratios),
-                r: self.tensor(r),
-                s: self.tensor(s),
-                prior: self.tensor(prior),
-                d: self.tensor(d),
-                mu: self.tensor(mu),
-                level: self.tensor(level),
-                scalars: self.tensor(scalars),
-                steps: self.tensor(steps),
-                done: self.tensor(done),
-                tolerance,
-                entries: entries as u32,
-                most,
-                states,
-                len: self.len(r),
-            }),
-            TurboOp::DrawStart {
-                r,
-                s,
-                x,
-                level,
-                ratio,
-                done,
-                spread,
-                end,
-                count,
-            } => Call::of(&TurboDrawStartArgs {
-                keys,
-                r: self.tensor(r),
-                s: self.tensor(s),
-                x: self.tensor(x),
-                level: self.tensor(level),
-                ratio: self.tensor(ratio),
-                done: self.tensor(done),
-                seed,
-                spread,
-                end,
-                count,
-                states,
-                len: self.len(x),
-                unused,
-            }),
-            TurboOp::Draw {
-                prior,
-                ratio,
-                x,
-                level,
-                count,
-            } => Call::of(&TurboDrawArgs {
-                steps: self.steps(),
-                keys,
-                prior: self.tensor(prior),
-                ratio: self.tensor(ratio),
-                x: self.tensor(x),
-                level: self.tensor(level),
-                seed,
-                count,
-                states,
-                len: self.len(x),
-                unused,
-            }),
+            TurboOp::Start(op) => self.turbo_start(op),
+            TurboOp::Filter(op) => self.turbo_filter(op),
+            TurboOp::Step(op) => self.turbo_step(op),
+            TurboOp::Denoise(op) => self.turbo_denoise(op),
+            TurboOp::DrawStart(op) => self.turbo_draw_start(op),
+            TurboOp::Draw(op) => self.turbo_draw(op),
         }
+    }
+
+    fn turbo_start(&self, op: TurboStart) -> Call {
+        Call::of(&TurboStartArgs {
+            steps: self.tensor(op.steps),
+            mean: self.vector(op.mean),
+            mu: self.tensor(op.mu),
+            level: self.tensor(op.level),
+            site_z: self.tensor(op.sites.z),
+            h_g: self.tensor(op.sites.h_g),
+            tau_g: self.tensor(op.sites.tau_g),
+            scalars: self.tensor(op.scalars),
+            done: self.tensor(op.done),
+            count: self.tensor(op.sites.count),
+            deviation: op.deviation,
+            states: self.batch(),
+            len: self.len(op.mu),
+            measurements: self.measurements(),
+            unused: 0,
+        })
+    }
+
+    fn turbo_filter(&self, op: TurboFilter) -> Call {
+        Call::of(&TurboFilterArgs {
+            eigenvalues: self.at(self.layout.eigenvalues),
+            level: self.tensor(op.level),
+            input: self.tensor(op.input),
+            tau_g: self.tensor(op.tau_g),
+            output: self.tensor(op.output),
+            filter: self.tensor(op.filter),
+            sigma2: self.problem().sigma2_floored(),
+            states: self.batch(),
+            measurements: self.measurements(),
+            len: op.pixels as u32,
+            unused: 0,
+        })
+    }
+
+    fn turbo_step(&self, op: TurboStep) -> Call {
+        let (least, largest) = op.bounds;
+        Call::of(&TurboStepArgs {
+            steps: self.tensor(op.steps),
+            done: self.tensor(op.done),
+            mu: self.tensor(op.mu),
+            score: self.tensor(op.score),
+            filter: self.tensor(op.filter),
+            r: self.tensor(op.r),
+            s: self.tensor(op.s),
+            velocity: self.tensor(op.velocity),
+            f: self.tensor(op.f),
+            scalars: self.tensor(op.scalars),
+            least,
+            largest,
+            states: self.batch(),
+            len: self.len(op.r),
+        })
+    }
+
+    fn turbo_denoise(&self, op: TurboDenoise) -> Call {
+        Call::of(&TurboDenoiseArgs {
+            levels: self.vector(op.log_levels),
+            errors: self.vector(op.log_ratios),
+            r: self.tensor(op.r),
+            s: self.tensor(op.s),
+            prior: self.tensor(op.prior),
+            d: self.tensor(op.d),
+            mu: self.tensor(op.mu),
+            level: self.tensor(op.level),
+            scalars: self.tensor(op.scalars),
+            steps: self.tensor(op.steps),
+            done: self.tensor(op.done),
+            tolerance: op.tolerance,
+            entries: op.entries as u32,
+            most: op.most,
+            states: self.batch(),
+            len: self.len(op.r),
+        })
+    }
+
+    fn turbo_draw_start(&self, op: TurboDrawStart) -> Call {
+        Call::of(&TurboDrawStartArgs {
+            keys: self.at(self.layout.keys),
+            r: self.tensor(op.r),
+            s: self.tensor(op.s),
+            x: self.tensor(op.x),
+            level: self.tensor(op.level),
+            ratio: self.tensor(op.ratio),
+            done: self.tensor(op.done),
+            seed: self.constants.seed,
+            spread: op.spread,
+            end: op.end,
+            count: op.count,
+            states: self.batch(),
+            len: self.len(op.x),
+            unused: 0,
+        })
+    }
+
+    fn turbo_draw(&self, op: TurboDraw) -> Call {
+        Call::of(&TurboDrawArgs {
+            steps: self.steps(),
+            keys: self.at(self.layout.keys),
+            prior: self.tensor(op.prior),
+            ratio: self.tensor(op.ratio),
+            x: self.tensor(op.x),
+            level: self.tensor(op.level),
+            seed: self.constants.seed,
+            count: op.count,
+            states: self.batch(),
+            len: self.len(op.x),
+            unused: 0,
+        })
     }
 }

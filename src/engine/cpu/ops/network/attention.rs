@@ -4,10 +4,23 @@
 //! one head: their products with all keys, softmax, and the sums of the values, which lie as they are needed. Every pixel's sums have
 //! one order, whatever the task.
 
+use std::ops::Range;
+
 use super::BLOCK;
-use crate::engine::cpu::memory::Parts;
+use crate::engine::cpu::memory::{Operands, Parts};
+use crate::engine::cpu::session::CpuSession;
 use crate::engine::cpu::simd::{F32x8, F64x4, Isa, dispatch, exp_of_negative};
 use crate::engine::cpu::threads::Threads;
+use crate::plan::{Contents, TensorId};
+
+impl CpuSession<'_> {
+    pub(super) fn attention(&mut self, input: TensorId, heads: usize, scratch: Range<usize>, output: TensorId) {
+        let at = Operands::new(self.plan, &self.arena);
+        let shape = AttentionShape::new(self.plan.batch, heads, self.plan.tensor(output).contents);
+        let (input, scratch) = (at.read(input), at.scratch(scratch));
+        attention(self.threads, self.isa, shape, input, scratch, at.write(output));
+    }
+}
 
 /// Pixels whose products are made at a time, with so many vectors of keys, or of values: their sums stay in registers, and are enough to
 /// hide the time that one sum waits for the last.
@@ -25,6 +38,17 @@ pub struct AttentionShape {
 }
 
 impl AttentionShape {
+    /// The shape of an op, from what its output is.
+    pub fn new(batch: usize, heads: usize, output: Contents) -> Self {
+        let (channels, height, width) = output.feature();
+        Self {
+            batch,
+            blocks: channels / BLOCK,
+            heads,
+            pixels: height * width,
+        }
+    }
+
     /// Pixels rounded up to whole vectors.
     fn padded(&self) -> usize {
         self.pixels.next_multiple_of(BLOCK)
@@ -40,7 +64,7 @@ impl AttentionShape {
     }
 }
 
-pub fn attention(
+fn attention(
     threads: &mut Threads,
     isa: Isa,
     shape: AttentionShape,

@@ -3,14 +3,32 @@
 use qcs_kernels::network::activation::Function;
 
 use super::BLOCK;
-use crate::engine::cpu::memory::Parts;
+use crate::engine::cpu::memory::{Operands, Parts};
+use crate::engine::cpu::session::CpuSession;
 use crate::engine::cpu::simd::{F32x8, F64x4, Isa, activate, dispatch};
 use crate::engine::cpu::threads::Threads;
+use crate::plan::{ParamId, TensorId};
+
+impl CpuSession<'_> {
+    pub(super) fn dense(&mut self, input: TensorId, (weight, bias): (ParamId, ParamId), silu: bool, output: TensorId) {
+        let at = Operands::new(self.plan, &self.arena);
+        let (weights, bias) = (self.param(weight), self.param(bias));
+        dense(
+            self.threads,
+            self.isa,
+            at.read(input),
+            weights,
+            bias,
+            silu,
+            at.write(output),
+        );
+    }
+}
 
 /// Rows of a task.
 const ROWS: usize = 64;
 
-pub fn dense(
+fn dense(
     threads: &mut Threads,
     isa: Isa,
     input: &[f32],

@@ -1,11 +1,24 @@
 //! 5×5 maximum.
 
+use std::ops::Range;
+
 use super::BLOCK;
+use crate::engine::cpu::memory::Operands;
+use crate::engine::cpu::session::CpuSession;
 use crate::engine::cpu::simd::{F32x8, F64x4, Isa, dispatch};
 use crate::engine::cpu::threads::Threads;
+use crate::plan::TensorId;
+
+impl CpuSession<'_> {
+    pub(super) fn max_pool(&mut self, input: TensorId, scratch: Range<usize>, output: TensorId) {
+        let at = Operands::new(self.plan, &self.arena);
+        let (size, rows) = (at.size(input), at.scratch(scratch));
+        max_pool(self.threads, self.isa, at.read(input), size, rows, at.write(output));
+    }
+}
 
 /// 5×5 maximum, stride 1, borders ignored: first along rows, into `scratch`, then along columns.
-pub fn max_pool(
+fn max_pool(
     threads: &mut Threads,
     isa: Isa,
     input: &[f32],

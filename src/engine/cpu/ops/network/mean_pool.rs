@@ -1,11 +1,22 @@
 //! 2×2 mean.
 
 use super::BLOCK;
+use crate::engine::cpu::memory::Operands;
+use crate::engine::cpu::session::CpuSession;
 use crate::engine::cpu::simd::{F32x8, F64x4, Isa, dispatch};
 use crate::engine::cpu::threads::Threads;
+use crate::plan::TensorId;
+
+impl CpuSession<'_> {
+    pub(super) fn mean_pool(&mut self, input: TensorId, residual: Option<TensorId>, output: TensorId) {
+        let at = Operands::new(self.plan, &self.arena);
+        let (size, residual) = (at.size(input), residual.map(|r| at.read(r)));
+        mean_pool(self.threads, self.isa, at.read(input), residual, size, at.write(output));
+    }
+}
 
 /// 2×2 mean, stride 2, plus the residual.
-pub fn mean_pool(
+fn mean_pool(
     threads: &mut Threads,
     isa: Isa,
     input: &[f32],

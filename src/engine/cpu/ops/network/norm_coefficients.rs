@@ -3,9 +3,21 @@
 use qcs_kernels::network::norm_coefficients::Channels;
 
 use super::BLOCK;
-use crate::engine::cpu::memory::Parts;
+use crate::engine::cpu::memory::{Operands, Parts};
+use crate::engine::cpu::session::CpuSession;
 use crate::engine::cpu::simd::{F32x8, F64x4, Isa, dispatch};
 use crate::engine::cpu::threads::Threads;
+use crate::plan::{ParamId, TensorId};
+
+impl CpuSession<'_> {
+    pub(super) fn norm_coefficients(&mut self, input: TensorId, params: [ParamId; 3], output: TensorId) {
+        let at = Operands::new(self.plan, &self.arena);
+        let (_, pixels) = at.channels_and_pixels(input);
+        let [alpha, gamma, beta] = params.map(|id| self.param(id));
+        let params = NormParams { alpha, gamma, beta };
+        norm_coefficients(self.threads, self.isa, at.read(input), pixels, params, at.write(output));
+    }
+}
 
 /// The learned vectors of one InstanceNorm++.
 #[derive(Clone, Copy)]
@@ -17,7 +29,7 @@ pub struct NormParams<'a> {
 
 /// Scale and shift per image and channel, `[2, channels padded]`, such that norm(x) = scale·x + shift: see the kernel's twin.
 /// Each variance is a mean of squared deviations from its own mean, in f64 over runs of pixels in f32.
-pub fn norm_coefficients(
+fn norm_coefficients(
     threads: &mut Threads,
     isa: Isa,
     input: &[f32],

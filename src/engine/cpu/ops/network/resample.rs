@@ -5,8 +5,32 @@ use qcs_kernels::network::activation::Function;
 use qcs_kernels::network::resample::{Resampling, source};
 
 use super::BLOCK;
+use crate::engine::cpu::memory::Operands;
+use crate::engine::cpu::session::CpuSession;
 use crate::engine::cpu::simd::{F32x8, F64x4, Isa, activate, dispatch};
 use crate::engine::cpu::threads::Threads;
+use crate::plan::{Activation, TensorId};
+
+impl CpuSession<'_> {
+    pub(super) fn resample(
+        &mut self,
+        input: TensorId,
+        activation: Activation,
+        (how, factor): (Resampling, f32),
+        output: TensorId,
+    ) {
+        let at = Operands::new(self.plan, &self.arena);
+        let op = Resample {
+            how,
+            function: activation.function(),
+            factor,
+            coefficients: activation.coefficients().map(|tensor| at.read(tensor)),
+            blocks: at.channels_and_pixels(input).0.div_ceil(BLOCK),
+            size: at.size(input),
+        };
+        resample(self.threads, self.isa, op, at.read(input), at.write(output));
+    }
+}
 
 /// What is done to every map.
 #[derive(Clone, Copy)]
@@ -21,7 +45,7 @@ pub struct Resample<'a> {
     pub size: (usize, usize),
 }
 
-pub fn resample(threads: &mut Threads, isa: Isa, op: Resample<'_>, input: &[f32], output: &mut [f32]) {
+fn resample(threads: &mut Threads, isa: Isa, op: Resample<'_>, input: &[f32], output: &mut [f32]) {
     let (wide, height, width) = op.how.output((op.blocks * BLOCK, op.size.0, op.size.1));
     let out_blocks = wide / BLOCK;
     threads.for_each(output, height * width * BLOCK, &|index, output| {

@@ -3,11 +3,30 @@
 use qcs_kernels::network::resize_add::neighbours;
 
 use super::BLOCK;
+use crate::engine::cpu::memory::Operands;
+use crate::engine::cpu::session::CpuSession;
 use crate::engine::cpu::simd::{F32x8, F64x4, Isa, dispatch};
 use crate::engine::cpu::threads::Threads;
+use crate::plan::TensorId;
+
+impl CpuSession<'_> {
+    pub(super) fn resize_add(&mut self, input: TensorId, addend: Option<TensorId>, output: TensorId) {
+        let at = Operands::new(self.plan, &self.arena);
+        let (from, to, addend) = (at.size(input), at.size(output), addend.map(|a| at.read(a)));
+        resize_add(
+            self.threads,
+            self.isa,
+            at.read(input),
+            from,
+            addend,
+            to,
+            at.write(output),
+        );
+    }
+}
 
 /// Bilinear resize with aligned corners, plus the addend.
-pub fn resize_add(
+fn resize_add(
     threads: &mut Threads,
     isa: Isa,
     input: &[f32],
@@ -20,7 +39,9 @@ pub fn resize_add(
     threads.for_each(output, target, &|index, output| {
         let input = &input[index * source..(index + 1) * source];
         let addend = addend.map(|a| &a[index * target..(index + 1) * target]);
-        dispatch!(isa, resize_plane(input: &[f32], from: (usize, usize), addend: Option<&[f32]>, to: (usize, usize), output: &mut [f32]));
+        dispatch!(isa, resize_plane(
+            input: &[f32], from: (usize, usize), addend: Option<&[f32]>, to: (usize, usize), output: &mut [f32]
+        ));
     });
 }
 

@@ -2,24 +2,28 @@
 
 use qcs_kernels::network::padded;
 use qcs_kernels::network::precondition::Parametrisation;
-use qcs_kernels::network::store_mixed::store_mixed as store_state;
+use qcs_kernels::network::store_mixed::store_mixed;
 
-use crate::engine::cpu::threads::Threads;
+use crate::engine::cpu::memory::Operands;
+use crate::engine::cpu::session::CpuSession;
+use crate::plan::TensorId;
 
-#[allow(clippy::too_many_arguments)] // the operands of an op
-pub fn store_mixed(
-    threads: &mut Threads,
-    kind: Parametrisation,
-    x: &[f32],
-    input: &[f32],
-    channels: usize,
-    pixels: usize,
-    level: &[f64],
-    score: &mut [f32],
-) {
-    let (len, map) = (channels * pixels, padded(channels) * pixels);
-    threads.for_each(score, len, &|state, score| {
-        let (x, input) = (&x[state * len..][..len], &input[state * map..][..map]);
-        store_state(kind, x, input, level[state], channels, score);
-    });
+impl CpuSession<'_> {
+    pub(super) fn store_mixed(
+        &mut self,
+        x: TensorId,
+        input: TensorId,
+        level: TensorId,
+        kind: Parametrisation,
+        score: TensorId,
+    ) {
+        let at = Operands::new(self.plan, &self.arena);
+        let (channels, pixels) = at.channels_and_pixels(input);
+        let (len, map) = (channels * pixels, padded(channels) * pixels);
+        let (x, input, level) = (at.read::<f32>(x), at.read::<f32>(input), at.read::<f64>(level));
+        self.threads.for_each(at.write(score), len, &|state, score| {
+            let (x, input) = (&x[state * len..][..len], &input[state * map..][..map]);
+            store_mixed(kind, x, input, level[state], channels, score);
+        });
+    }
 }

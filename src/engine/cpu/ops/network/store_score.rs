@@ -1,20 +1,21 @@
 //! From a feature map to the prior score: the kernel's twin for each state.
 
 use qcs_kernels::network::padded;
-use qcs_kernels::network::store_score::store_score as store_state;
+use qcs_kernels::network::store_score::store_score;
 
-use crate::engine::cpu::threads::Threads;
+use crate::engine::cpu::memory::Operands;
+use crate::engine::cpu::session::CpuSession;
+use crate::plan::TensorId;
 
-pub fn store_score(
-    threads: &mut Threads,
-    input: &[f32],
-    channels: usize,
-    pixels: usize,
-    level: &[f64],
-    score: &mut [f32],
-) {
-    let map = padded(channels) * pixels;
-    threads.for_each(score, channels * pixels, &|state, score| {
-        store_state(&input[state * map..][..map], level[state], channels, score);
-    });
+impl CpuSession<'_> {
+    pub(super) fn store_score(&mut self, input: TensorId, level: TensorId, score: TensorId) {
+        let at = Operands::new(self.plan, &self.arena);
+        let (channels, pixels) = at.channels_and_pixels(input);
+        let map = padded(channels) * pixels;
+        let (input, level) = (at.read::<f32>(input), at.read::<f64>(level));
+        self.threads
+            .for_each(at.write(score), channels * pixels, &|state, score| {
+                store_score(&input[state * map..][..map], level[state], channels, score);
+            });
+    }
 }

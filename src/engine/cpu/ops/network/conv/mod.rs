@@ -7,15 +7,44 @@ mod algorithm;
 mod direct;
 mod winograd;
 
+use std::ops::Range;
+
 /// Channels per block: one AVX2 register.
 pub use qcs_kernels::launch::BLOCK;
 use qcs_kernels::network::activation::Function;
 use qcs_kernels::network::conv::rounding::{Rounding, round};
 
+use crate::engine::cpu::memory::Operands;
+use crate::engine::cpu::session::CpuSession;
 use crate::engine::cpu::simd::{F32x8, F64x4, Isa, activate, dispatch, elu};
 use crate::engine::cpu::threads::Threads;
+use crate::plan::{self, Contents, TensorId};
 pub use algorithm::Algorithm;
 use winograd::Tiling;
+
+impl CpuSession<'_> {
+    pub(super) fn conv(&mut self, op: &plan::Conv, scratch: Range<usize>) {
+        let (at, plan) = (Operands::new(self.plan, &self.arena), self.plan);
+        let prologue = Prologue {
+            coefficients: op.activation.coefficients().map(|tensor| at.read(tensor)),
+            function: op.activation.function(),
+        };
+        let channels = |id: TensorId| at.channels_and_pixels(id).0;
+        let rounding = self.precision.of_conv(channels(op.input), channels(op.output));
+        conv(
+            self.threads,
+            self.isa,
+            ConvShape::new(plan.batch, op, |id| plan.tensor(id).contents),
+            &self.convs[&op.weight],
+            at.read(op.input),
+            prologue,
+            rounding,
+            op.residual.map(|r| at.read(r)),
+            at.scratch(scratch),
+            at.write(op.output),
+        );
+    }
+}
 
 /// The shape of one convolution, channels counted in blocks.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +60,23 @@ pub struct ConvShape {
 }
 
 impl ConvShape {
+    /// The shape of a convolution of a plan, and how it is computed.
+    pub fn new(batch: usize, op: &plan::Conv, contents: impl Fn(TensorId) -> Contents) -> Self {
+        let (inputs, ..) = contents(op.input).feature();
+        let (outputs, height, width) = contents(op.output).feature();
+        let (in_blocks, out_blocks) = (inputs.div_ceil(BLOCK), outputs.div_ceil(BLOCK));
+        Self {
+            batch,
+            in_blocks,
+            out_blocks,
+            height,
+            width,
+            kernel: op.kernel,
+            dilation: op.dilation,
+            algorithm: Algorithm::of(op.kernel, in_blocks, out_blocks),
+        }
+    }
+
     fn by_winograd(&self) -> bool {
         self.algorithm == Algorithm::Winograd
     }
@@ -153,7 +199,7 @@ const ROUNDED_AT_ONCE: usize = 1 << 14;
 
 /// output = conv(activation(input)) + bias + residual, with the activated input rounded if asked for
 #[allow(clippy::too_many_arguments)] // the operands of a convolution
-pub fn conv(
+fn conv(
     threads: &mut Threads,
     isa: Isa,
     shape: ConvShape,
@@ -210,7 +256,9 @@ fn pad(threads: &mut Threads, isa: Isa, shape: ConvShape, input: &[f32], prologu
             (&of_image[block * BLOCK..], &of_image[channels + block * BLOCK..])
         });
         let function = prologue.function;
-        dispatch!(isa, pad_plane(shape: ConvShape, source: &[f32], coefficients: Option<(&[f32], &[f32])>, function: Function, padded: &mut [f32]));
+        dispatch!(isa, pad_plane(
+            shape: ConvShape, source: &[f32], coefficients: Option<(&[f32], &[f32])>, function: Function, padded: &mut [f32]
+        ));
     });
 }
 

@@ -2,19 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Hooks;
 use super::keeper::Keeper;
 use crate::Result;
 use crate::engine::Engine;
 use crate::files::{remove_file, remove_leftovers};
-use crate::reconstruct::{Checkpoint, Driver, Outcome, fingerprint};
+use crate::reconstruct::{Checkpoint, Driver, Observer, Outcome, fingerprint};
 
 /// The file of an unfinished run's state.
-pub struct Kept {
+pub struct SoloCheckpoint {
     path: PathBuf,
 }
 
-impl Kept {
+impl SoloCheckpoint {
     /// Beside the file that the run will write.
     pub fn beside(out: &Path) -> Self {
         let mut name = out.as_os_str().to_owned();
@@ -41,13 +40,13 @@ impl Kept {
         engine: &mut dyn Engine,
         settings: &str,
         resume: bool,
-        hooks: &mut dyn Hooks,
+        observer: &mut dyn Observer,
     ) -> Result<Outcome> {
         remove_leftovers(&self.path);
         let prior = fingerprint::of_prior(driver.given.prior);
         let name = fingerprint::of_text(&format!("{settings} {prior} {} {}", driver.images, driver.seed));
         let from = (resume && self.exists()).then(|| Checkpoint::read(&self.path, &name));
-        let mut keeper = Keeper::new(driver.images, hooks);
+        let mut keeper = Keeper::new(driver.images, observer);
         keeper.begin(&self.path, &name, 0..driver.images);
         driver.run(engine, from.transpose()?, &mut keeper)
     }

@@ -2,22 +2,24 @@
 
 use std::time::Instant;
 
-use super::Checkpoint;
+use super::checkpoint::{At, Checkpoint};
 use super::driver::{Driver, Next, Observer, Outcome, Progress};
-use crate::methods::Direct;
+use crate::engine::Engine;
+use crate::methods::{HostMethod, X};
 use crate::{Error, Result};
 
 impl Driver<'_> {
-    pub(super) fn run_direct(
+    pub(super) fn run_on_host(
         &self,
-        direct: &dyn Direct,
+        direct: &dyn HostMethod,
         mut run: Checkpoint,
+        engine: &mut dyn Engine,
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
         let states = self.images * self.given.chains;
         let row = self.given.prior.image().len() * size_of::<f32>();
-        let is_finished = run.pass == usize::MAX;
-        let kept = run.left.values.entry("x".to_owned()).or_default().len();
+        let is_finished = run.at == At::End;
+        let kept = run.left.values.entry(X.name.to_owned()).or_default().len();
         if !is_finished && (run.next > states || kept != run.next * row) {
             return Err(Error::usage(
                 "the checkpoint belongs to another run: its states or image size differ",
@@ -25,6 +27,9 @@ impl Driver<'_> {
         }
         let (before, begun, steps) = (run.left.seconds, Instant::now(), direct.steps());
         let first = run.next;
+        if !is_finished && direct.needs_spectrum() {
+            self.factorise(engine, observer)?;
+        }
         while !is_finished && run.next < states {
             let batch = run.next..states.min(run.next + self.batch);
             let (mut stopped, size) = (false, batch.len());
@@ -49,7 +54,7 @@ impl Driver<'_> {
             run.left.seconds = before + begun.elapsed().as_secs_f64();
             if let Some(drawn) = drawn {
                 run.next = batch.end;
-                let bytes = run.left.values.get_mut("x").expect("entered above");
+                let bytes = run.left.values.get_mut(X.name).expect("entered above");
                 bytes.extend_from_slice(bytemuck::cast_slice(&drawn));
             }
             observer.checkpoint(&run)?;

@@ -9,20 +9,20 @@ use crate::{ImageShape, Result};
 
 /// What an earlier run has left for one that uses the same.
 #[derive(Default)]
-pub struct Shared {
-    kept: Option<Kept>,
+pub struct Reuse {
+    kept: Option<LastMatrix>,
     /// By the name and the shape that it was asked for with
     prior: Option<(String, Option<ImageShape>, Arc<Prior>)>,
 }
 
-struct Kept {
+struct LastMatrix {
     /// The law and the seed that the matrix was drawn with
     drawn: Option<(Ensemble, u64)>,
     a: Operator,
     spectrum: Option<Spectrum>,
 }
 
-impl Shared {
+impl Reuse {
     /// The prior of a configuration, loaded once.
     pub(super) fn prior(&mut self, model: &str, shape: Option<ImageShape>) -> Result<Arc<Prior>> {
         match &self.prior {
@@ -41,7 +41,7 @@ impl Shared {
             .origin()
             .and_then(|origin| Some((origin.ensemble?, origin.seed)));
         let (a, spectrum) = problem.into_operator();
-        self.kept = Some(Kept { drawn, a, spectrum });
+        self.kept = Some(LastMatrix { drawn, a, spectrum });
     }
 
     /// A problem that was read, with the kept spectrum if that is its own. The kept matrix is gone then.
@@ -55,9 +55,10 @@ impl Shared {
 
     /// The kept matrix if it is the one of this law and seed, which is then gone; else the order to draw it.
     pub(super) fn take(&mut self, ensemble: Ensemble, m: usize, n: usize, seed: u64) -> Sensing {
-        let same = |kept: &mut Kept| kept.drawn == Some((ensemble, seed)) && (kept.a.rows(), kept.a.cols()) == (m, n);
+        let same =
+            |kept: &mut LastMatrix| kept.drawn == Some((ensemble, seed)) && (kept.a.rows(), kept.a.cols()) == (m, n);
         match self.kept.take_if(same) {
-            Some(Kept { a, spectrum, .. }) => Sensing::Kept { ensemble, a, spectrum },
+            Some(LastMatrix { a, spectrum, .. }) => Sensing::Reused { ensemble, a, spectrum },
             None => Sensing::Drawn { ensemble, m },
         }
     }
@@ -82,18 +83,18 @@ mod tests {
             problem.spectrum().unwrap();
             problem
         };
-        let mut shared = Shared::default();
+        let mut shared = Reuse::default();
         shared.keep(factorised(1.0));
         let again = shared.know(problem(1.0)).unwrap();
         assert_eq!(again.known_spectrum(), factorised(1.0).known_spectrum());
         shared.keep(again);
         assert!(shared.know(problem(3.0)).unwrap().known_spectrum().is_none());
-        assert!(Shared::default().know(problem(1.0)).unwrap().known_spectrum().is_none());
+        assert!(Reuse::default().know(problem(1.0)).unwrap().known_spectrum().is_none());
     }
 
     #[test]
     fn runs_with_one_model_have_one_prior_and_its_weights_are_packed_once() {
-        let mut shared = Shared::default();
+        let mut shared = Reuse::default();
         let [one, other] = [(); 2].map(|()| shared.prior(Prior::SHIPPED, None).unwrap());
         assert!(Arc::ptr_eq(&one, &other));
         let mut made = 0;
