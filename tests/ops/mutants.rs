@@ -160,7 +160,7 @@ static MUTANTS: [Mutant; 26] = [
         "embed",
         "embed",
         "0d3FE62E42FEE00000",
-        "0d3FE62E42FEE10000",
+        "0d3FE62E43FEE00000",
         Which::First,
     ),
     Mutant::new("resample", "resample", "0f3E800000", "0f3F000000", Which::First),
