@@ -1,7 +1,7 @@
-//! Where a Langevin step spends its time, for a preset's network at a given width, with random weights.
+//! Where a Langevin step spends its time, for a preset's network at a given width, with random weights, or for a model.
 //!
-//! `cargo bench --bench step -- [PRESET] [NGF] [BATCH] [M] [REPETITIONS] [--layers | --row | --json]`, by default
-//! `mnist 128 8 400 3`. One row per kind of op; `--layers` prints one row per convolution and norm, `--row` one row for the
+//! `cargo bench --bench step -- [PRESET | MODEL] [NGF] [BATCH] [M] [REPETITIONS] [--layers | --row | --json]`, by default
+//! `mnist 128 8 400 3`; a model is a file or a published folder, and its NGF means nothing. One row per kind of op; `--layers` prints one row per convolution and norm, `--row` one row for the
 //! table of all problems in `benches/results`, `--json` one object: milliseconds of the network, of the likelihood and of the
 //! whole step. In the tables an op counts with its median repetition, in the object with the mean of all, as the time of a
 //! whole run does.
@@ -25,19 +25,20 @@ fn main() -> qcs::Result<()> {
     let flag = |name: &str| std::env::args().any(|a| a == name);
     let args: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
     let number = |i: usize, default: usize| args.get(i).map_or(default, |a| a.parse().expect("a number"));
-    let preset = Preset::find(args.first().map_or("mnist", String::as_str))?;
+    let name = args.first().map_or("mnist", String::as_str);
+    let is_model = std::path::Path::new(name).exists();
+    let preset = Preset::find(if is_model { "cifar10" } else { name })?;
     let (ngf, batch) = (number(1, 128), number(2, 8));
     let (m, repetitions) = (number(3, preset.measurements), number(4, 3));
 
-    let image = preset.image();
-    let prior = Prior::random_of_width(ngf, image, 0);
+    let prior = match is_model {
+        true => Prior::open(name.as_ref(), None)?,
+        false => Prior::random_of_width(ngf, preset.image(), 0),
+    };
+    let image = prior.image();
     let problem = problem(image, m, batch)?;
     let mut engine = CpuEngine::new(0);
-    let title = format!(
-        "{}; {}, ngf = {ngf}, batch {batch}, M = {m}",
-        engine.describe(),
-        preset.name
-    );
+    let title = format!("{}; {name}, ngf = {ngf}, batch {batch}, M = {m}", engine.describe());
     let settings = QcsSgmPlus::of_preset(preset).settings(Likelihood::default())?;
     let given = Inputs {
         prior: &prior,
@@ -51,10 +52,7 @@ fn main() -> qcs::Result<()> {
         return Ok(());
     }
     if flag("--row") {
-        print_row(
-            &measured,
-            &format!("{}, ngf {ngf}, batch {batch}, M = {m}", preset.name),
-        );
+        print_row(&measured, &format!("{name}, ngf {ngf}, batch {batch}, M = {m}"));
         return Ok(());
     }
     println!("{title}\n");

@@ -1,15 +1,8 @@
-//! Tells the binary what it was built with, for `qcs --version` and `qcs info`.
+//! The command is part of the module, and so is what its build script tells it.
 
-use std::process::Command;
+#[path = "../build.rs"]
+mod command;
 
 fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
-    let target = std::env::var("TARGET").expect("cargo sets it");
-    let rustc = std::env::var("RUSTC").expect("cargo sets it");
-    let version = Command::new(rustc).arg("--version").output().ok();
-    let version = version
-        .and_then(|output| String::from_utf8(output.stdout).ok())
-        .unwrap_or_default();
-    let version = version.split_whitespace().nth(1).unwrap_or("unknown").to_owned();
-    println!("cargo:rustc-env=QCS_BUILD=rustc {version}, {target}");
+    command::main();
 }

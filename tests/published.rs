@@ -96,7 +96,10 @@ fn a_converted_network_is_the_published_one() {
         let published = Prior::open(&path(name), None).unwrap();
         let output = folder.path().join(format!("{name}.safetensors"));
         let options = ConvertOptions::default();
-        let converted = convert_published(&path(name), &output, &options).unwrap().unwrap();
+        let written = convert_published(&path(name), &output, &options).unwrap().unwrap();
+        assert_eq!(written.network, published.network().describe());
+        assert_eq!(written.parameters, published.parameter_count());
+        let converted = Prior::open(&output, None).unwrap();
         assert_eq!(converted.network().describe(), published.network().describe());
         assert_eq!(converted.image(), published.image());
         assert_eq!(converted.schedule, published.schedule);

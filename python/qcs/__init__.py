@@ -11,7 +11,7 @@ In deepinv: ``qcs.deepinv``.
 
 from __future__ import annotations
 
-from ._api import digits, load_images, measure, methods, reconstruct
+from ._api import digits, load_images, measure, methods, photo, reconstruct
 from ._errors import (
     BadFileError,
     DeviceError,
@@ -54,6 +54,7 @@ __all__ = [
     "load_images",
     "measure",
     "methods",
+    "photo",
     "reconstruct",
     "set_num_threads",
     "show",

@@ -12,7 +12,7 @@ from . import _arrays, _qcs
 from ._arrays import Array, Images
 from ._errors import DivergenceWarning, RunFailed, UsageError
 from ._operator import Operator, as_matrix, is_linear_operator
-from ._prior import Prior, prior_of
+from ._prior import Prior, prior_of, shape_of
 from ._problem import Problem, Quantizer, sign_cells
 from ._progress import Watch, watcher
 from ._result import Result, result_of
@@ -22,7 +22,17 @@ from ._threads import get_num_threads
 
 def digits() -> Images:
     """Ten handwritten digits to try things on, 0 to 9, ``[10, 1, 28, 28]`` in [0, 1]: MNIST test images."""
-    return _qcs.digits()
+    return _qcs.bundled_images("bundled:digits")
+
+
+def photo() -> Images:
+    """A photograph to try things on, ``[1, 3, 256, 256]`` in [0, 1]: scikit-image's chelsea, a cat.
+
+    >>> import qcs
+    >>> qcs.photo().shape
+    (1, 3, 256, 256)
+    """
+    return _qcs.bundled_images("bundled:chelsea")
 
 
 def load_images(path: str | os.PathLike[str], *, first: int = 0, count: int | None = None) -> Images:
@@ -105,11 +115,12 @@ def reconstruct(
     sigma: float | None = None,
     *,
     quantizer: Quantizer | None = None,
-    prior: Prior | str | os.PathLike[str] = "mnist",
+    prior: Prior | str | os.PathLike[str] | None = None,
     method: str = "turbo",
     chains: int = 1,
     seed: int = 0,
     images: int | range | slice | None = None,
+    shape: tuple[int, int, int] | None = None,
     truth: Array | None = None,
     device: str = "auto",
     precision: str | None = None,
@@ -126,11 +137,13 @@ def reconstruct(
     a pair (lower, upper), the interval of each measurement, (-inf, inf) of a lost one.
     A: ``[M, N]``, a ``qcs.Operator``, or an operator of SciPy's or PyLops', which is turned into a matrix. sigma: standard
     deviation of the noise before quantization.
-    prior: ``"mnist"``, a weights file, or a ``Prior``, which any denoiser can be.
+    prior: ``"mnist"``, ``"photo"``, a weights file, or a ``Prior``, which any denoiser can be. If absent, what comes with the
+    package for such images: ``mnist`` for 1×28×28, ``photo`` for colour of any size.
     method: ``turbo``, posterior means in about 30 evaluations; ``ep`` (QCS-SGM+) and ``diag`` (QCS-SGM), posterior samples;
     ``bipg``, ``oneshot``, baselines. ``qcs.methods()`` has their settings, which are given by name.
     chains: samples of each image. seed: of their noise. images: which of the problem's; image 3 alone is the same bits as
-    image 3 among others. truth: the images themselves, for metrics.
+    image 3 among others. shape: C, H, W, where A is a matrix and the prior serves any size. truth: the images themselves,
+    for metrics.
     device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``. batch: chains worked on at once; changes speed and memory, never results.
     out: a folder that keeps the run as ``qcs run`` does; ``resume=True`` goes on with what it holds, or loads it.
     progress: see ``qcs.Progress``. on_divergence: ``warn``, ``raise`` or ``ignore``.
@@ -145,11 +158,12 @@ def reconstruct(
     """
     if on_divergence not in ("warn", "raise", "ignore"):
         raise UsageError(f"on_divergence is {on_divergence!r}: there are warn, raise and ignore")
-    knows = prior_of(prior)
-    problem, single, back = _problem(y, A, sigma, quantizer, truth, knows)
+    problem, knows, single, back = _problem(y, A, sigma, quantizer, shape, truth, prior)
     part = part_of(images, len(problem))
     watch = watcher(progress)
-    common: dict[str, Any] = {
+    options: _qcs._Options = {
+        "method": method,
+        "settings": texts(settings),
         "chains": whole(chains, "chains"),
         "seed": seed_of(seed),
         "images": part,
@@ -161,11 +175,11 @@ def reconstruct(
     }
     try:
         if out is not None:
-            result = _in_folder(out, resume, problem, knows, method, texts(settings), common)
+            result = _in_folder(out, resume, problem, knows, options)
         else:
             if resume:
                 raise UsageError("resume is of a run in a folder: name it with out")
-            found = _qcs.reconstruct(problem._native, knows._native, method, texts(settings), **common)
+            found = _qcs.reconstruct(problem._native, knows._native, options)
             known = problem.truth
             if known is not None and part is not None:
                 known = known[part[0] : part[1]]
@@ -177,13 +191,19 @@ def reconstruct(
 
 
 def _problem(
-    y: Any, A: Any, sigma: float | None, quantizer: Quantizer | None, truth: Any, prior: Prior
-) -> tuple[Problem, bool, Any]:
-    """The problem, whether it came without a first axis, and what turns arrays into the caller's kind."""
+    y: Any,
+    A: Any,
+    sigma: float | None,
+    quantizer: Quantizer | None,
+    shape: tuple[int, int, int] | None,
+    truth: Any,
+    prior: Any,
+) -> tuple[Problem, Prior, bool, Any]:
+    """The problem and the prior, whether measurements came without a first axis, and what turns arrays into the caller's kind."""
     if isinstance(y, Problem):
-        if A is not None or sigma is not None or quantizer is not None or truth is not None:
-            raise UsageError("A, sigma, quantizer and truth are part of the Problem: leave them out")
-        return y, False, _arrays.back_to(None)
+        if any(given is not None for given in (A, sigma, quantizer, shape, truth)):
+            raise UsageError("A, sigma, quantizer, shape and truth are part of the Problem: leave them out")
+        return y, prior_of(prior, y.shape, y.n), False, _arrays.back_to(None)
     if A is None or sigma is None:
         raise UsageError("measurements alone say nothing: give A and sigma too, or a Problem")
     if isinstance(y, tuple):
@@ -195,14 +215,19 @@ def _problem(
         rows, single = _arrays.rows(y, "y")
         lower, upper = sign_cells(rows) if quantizer is None else quantizer.cells(rows)
         back = _arrays.back_to(y)
-    shape = prior.shape
     matrix = A if isinstance(A, Operator) else as_matrix(A) if is_linear_operator(A) else _arrays.matrix(A)
     n = matrix.n if isinstance(matrix, Operator) else matrix.shape[1]
-    if n != int(np.prod(shape)):
-        c, h, w = shape
-        raise UsageError(f"A has {n} columns, but the prior's images ({c}×{h}×{w}) have {c * h * w} pixels")
-    problem = Problem.from_cells(lower, upper, matrix, sigma, shape=shape, truth=truth, quantizer=quantizer)
-    return problem, single, back
+    if isinstance(matrix, Operator):
+        if shape is not None and shape_of(shape) != matrix.shape:
+            raise UsageError(f"shape is {shape_of(shape)}, but the operator's images are {matrix.shape}: leave shape out")
+        shape = matrix.shape
+    knows = prior_of(prior, None if shape is None else shape_of(shape), n)
+    if n != int(np.prod(knows.shape)):
+        c, h, w = knows.shape
+        reason = f"A has {n} columns, but the prior's images ({c}×{h}×{w}) have {c * h * w} pixels"
+        raise UsageError(reason if shape is not None else f"{reason}; shape=(C, H, W) says it of a prior that serves any size")
+    problem = Problem.from_cells(lower, upper, matrix, sigma, shape=knows.shape, truth=truth, quantizer=quantizer)
+    return problem, knows, single, back
 
 
 def _in_folder(
@@ -210,9 +235,7 @@ def _in_folder(
     resume: bool,
     problem: Problem,
     prior: Prior,
-    method: str,
-    settings: list[tuple[str, str]],
-    common: dict[str, Any],
+    options: _qcs._Options,
 ) -> Result:
     if prior.is_callable:
         raise UsageError("a folder names its prior by a file, and this one is a function: leave out away")
@@ -220,14 +243,12 @@ def _in_folder(
         raise UsageError("a folder names its prior by a file, and this one is in none: save it (Prior.save) and load it first")
     folder = os.fspath(out)
     try:
-        _qcs.run_in_folder(
-            folder, problem._native, problem._path, prior._native.source, method, settings, resume=resume, **common
-        )
+        _qcs.run_in_folder(folder, problem._native, problem._path, prior._native.source, options, resume=resume)
     except KeyboardInterrupt as stopped:
         if hasattr(stopped, "add_note"):
             stopped.add_note(f"the state is saved: call again with out={folder!r}, resume=True to go on")
         raise
-    return Result.load(folder, method)
+    return Result.load(folder, options["method"])
 
 
 def _tell_of_divergence(result: Result, on_divergence: str) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from . import _arrays, _qcs
 from ._arrays import Array
 from ._errors import UsageError
-from ._prior import _shape
+from ._prior import shape_of
 from ._settings import seed_of, texts
 
 
@@ -39,7 +39,7 @@ class Operator:
         rho: float | None = None,
         seed: int = 0,
     ) -> None:
-        self.name, self.shape = name, _shape(shape)
+        self.name, self.shape = name, shape_of(shape)
         settings = {"matrix": name, "measurements": measurements, "kappa": kappa, "rho": rho, "seed": seed_of(seed)}
         # What measures an image with it holds it.
         blank = np.zeros((1, *self.shape), dtype=np.float32)
@@ -81,7 +81,8 @@ def as_matrix(a: Any, max_bytes: int = MOST_BYTES) -> NDArray[Any]:
     m, n = a.shape
     if 8 * m * n > max_bytes:
         raise UsageError(
-            f"A is an operator of {m} by {n}: as a matrix, which is what is needed, it would take {8 * m * n / 2**30:.1f} GiB"
+            f"A is an operator of {m} by {n}: as a matrix, which is what is needed, it would take {8 * m * n / 2**30:.1f} GiB, and "
+            f"{max_bytes / 2**30:.3g} GiB are the limit; qcs.Operator has operators without one"
         )
     at_once = max(1, min(n, 2**22 // n))
     columns = [a.matmat(np.eye(n, min(at_once, n - first), -first)) for first in range(0, n, at_once)]

@@ -41,12 +41,16 @@ class Prior:
         self._gaussian: Gaussian | None = None
 
     @staticmethod
-    @functools.cache
-    def builtin(name: str = "mnist") -> Prior:
-        """The prior that comes with the package: ``mnist``, a U-Net trained on the MNIST training images."""
-        if name != "mnist":
-            raise UsageError(f"there is no built-in prior {name!r}: there is mnist; Prior.load reads a file")
-        return Prior(_qcs.Prior.shipped(), in_file=True)
+    def builtin(name: str = "mnist", shape: tuple[int, int, int] | None = None) -> Prior:
+        """A prior that comes with the package: ``mnist``, a U-Net trained on the MNIST training images, or ``photo``, one for colour
+        photographs.
+
+        shape: C, H, W; ``photo`` serves any size.
+
+        >>> Prior.builtin("photo", shape=(3, 96, 128)).shape
+        (3, 96, 128)
+        """
+        return _builtin(name, None if shape is None else shape_of(shape))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], shape: tuple[int, int, int] | None = None) -> Prior:
@@ -85,7 +89,7 @@ class Prior:
         >>> print(prior.denoise(np.ones((28, 28)), sigma=0.3).max().round(3))
         0.55
         """
-        shape = _shape(shape)
+        shape = shape_of(shape)
         if largest is not None and not largest > 0:
             raise UsageError(f"largest must be above 0, not {largest}")
         gaussian = None
@@ -373,7 +377,18 @@ class Prior:
         return f"Prior({what}, images {c}×{h}×{w})"
 
 
-def _shape(shape: Sequence[int]) -> tuple[int, int, int]:
+#: The priors that come with the package.
+BUILTIN = ("mnist", "photo")
+
+
+@functools.cache
+def _builtin(name: str, shape: tuple[int, int, int] | None) -> Prior:
+    if name not in BUILTIN:
+        raise UsageError(f"there is no built-in prior {name!r}: there are {' and '.join(BUILTIN)}; Prior.load reads a file")
+    return Prior(_qcs.Prior.bundled(f"bundled:{name}", None if shape is None else list(shape)), in_file=True)
+
+
+def shape_of(shape: Sequence[int]) -> tuple[int, int, int]:
     if len(shape) != 3 or not all(0 < int(side) <= 65536 for side in shape):
         raise UsageError(f"shape is {tuple(shape)}: C, H, W are needed, for example (1, 28, 28)")
     c, h, w = (int(side) for side in shape)
@@ -470,12 +485,32 @@ def _warn_of_range(table: Table, largest: float) -> None:
         )
 
 
-def prior_of(prior: Prior | str | os.PathLike[str]) -> Prior:
-    """A prior by whatever names it."""
+def prior_of(prior: Prior | str | os.PathLike[str] | None, shape: tuple[int, int, int] | None = None, n: int | None = None) -> Prior:
+    """A prior by whatever names it, for images of a shape where that is known, or of so many pixels."""
     if isinstance(prior, Prior):
         return prior
-    if isinstance(prior, (str, os.PathLike)):
-        return Prior.load(prior) if os.path.exists(prior) else Prior.builtin(os.fspath(prior))
-    raise TypeError(
-        f"prior is {type(prior).__name__}: a Prior, a file or 'mnist' is needed; Prior.from_torch and Prior.from_callable make one"
-    )
+    if prior is None:
+        prior = _chosen(shape, n)
+    if not isinstance(prior, (str, os.PathLike)):
+        raise TypeError(
+            f"prior is {type(prior).__name__}: a Prior, a file or one of {', '.join(BUILTIN)} is needed; Prior.from_torch and "
+            "Prior.from_callable make one"
+        )
+    # A folder of one's data is called mnist too: as a file it is ./mnist.
+    is_file = prior not in BUILTIN and os.path.exists(prior)
+    known = Prior.load(prior) if is_file else Prior.builtin(os.fspath(prior))
+    # Convolutions serve any size. What was trained on digits alone does not, and its name is refused as the command refuses it.
+    if shape is None or shape == known.shape or shape[0] != known.shape[0] or prior == "mnist":
+        return known
+    return Prior.load(prior, shape) if is_file else Prior.builtin(os.fspath(prior), shape)
+
+
+def _chosen(shape: tuple[int, int, int] | None, n: int | None) -> str:
+    """The prior that comes with the package for such images."""
+    if shape == (1, 28, 28) or (shape is None and n == 28 * 28):
+        return "mnist"
+    if shape is not None and shape[0] == 3:
+        return "photo"
+    what = f"{n} pixels" if shape is None else "×".join(map(str, shape))
+    say = "; shape=(C, H, W) says which they are" if shape is None else ""
+    raise UsageError(f"no prior comes with the package for images of {what}: there are mnist for 1×28×28 and photo for 3×H×W{say}")

@@ -1,7 +1,7 @@
 # The native module. Everything in it is for the package itself: its arguments are checked there.
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, TypedDict, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 __all__ = [
     "Prior",
     "Problem",
+    "bundled_images",
     "check_quantizer",
     "command",
-    "digits",
     "likelihood_score",
     "load_images",
     "methods",
@@ -26,6 +26,18 @@ _Bits = tuple[int, float | None]
 _Table = tuple[list[float], float, list[float], list[float]]
 _Settings = list[tuple[str, str]]
 _Path = str
+
+class _Options(TypedDict):
+    method: str
+    settings: _Settings
+    chains: int
+    seed: int
+    images: tuple[int, int] | None
+    batch: int
+    device: str
+    precision: str | None
+    threads: int
+    watch: Callable[..., Any] | None
 
 @final
 class Problem:
@@ -89,7 +101,7 @@ class Problem:
 @final
 class Prior:
     @staticmethod
-    def shipped() -> Prior: ...
+    def bundled(name: str, shape: list[int] | None = None) -> Prior: ...
     @staticmethod
     def load(path: _Path, shape: list[int] | None = None) -> Prior: ...
     @staticmethod
@@ -114,38 +126,9 @@ class Prior:
     def metadata(self) -> dict[str, str]: ...
     def score(self, images: NDArray[np.float32], sigma: float, device: str, threads: int) -> NDArray[np.float32]: ...
 
-def reconstruct(
-    problem: Problem,
-    prior: Prior,
-    method: str,
-    settings: _Settings,
-    *,
-    chains: int,
-    seed: int,
-    images: tuple[int, int] | None,
-    batch: int,
-    device: str,
-    precision: str | None,
-    threads: int,
-    watch: Callable[..., Any] | None,
-) -> dict[str, Any]: ...
+def reconstruct(problem: Problem, prior: Prior, options: _Options) -> dict[str, Any]: ...
 def run_in_folder(
-    out: _Path,
-    problem: Problem,
-    file: _Path | None,
-    model: str,
-    method: str,
-    settings: _Settings,
-    *,
-    resume: bool,
-    chains: int,
-    seed: int,
-    images: tuple[int, int] | None,
-    batch: int,
-    device: str,
-    precision: str | None,
-    threads: int,
-    watch: Callable[..., Any] | None,
+    out: _Path, problem: Problem, file: _Path | None, model: str, options: _Options, *, resume: bool
 ) -> None: ...
 def sample(
     prior: Prior,
@@ -166,5 +149,5 @@ def likelihood_score(
 def picture(series: list[tuple[str, NDArray[np.float32], list[str] | None, bool]]) -> NDArray[np.uint8]: ...
 def check_quantizer(bits: int, step: float | None) -> None: ...
 def command(arguments: list[str]) -> int: ...
-def digits() -> NDArray[np.float32]: ...
+def bundled_images(name: str) -> NDArray[np.float32]: ...
 def load_images(path: _Path, first: int, count: int | None = None) -> NDArray[np.float32]: ...

@@ -9,16 +9,20 @@ use qcs::{Error, ImageShape, Images};
 
 use crate::errors::raised;
 
+/// A shape by its sides C, H, W.
+pub const fn of_sides([channels, height, width]: [usize; 3]) -> ImageShape {
+    ImageShape::new(channels, height, width)
+}
+
 /// Images, `[B, C, H, W]` of f32, copied.
 pub fn images(array: &PyReadonlyArray4<'_, f32>) -> PyResult<Images> {
-    let &[_, channels, height, width] = array.shape() else {
+    let &[_, c, h, w] = array.shape() else {
         unreachable!("four axes")
     };
-    let shape = ImageShape::new(channels, height, width);
     if array.len() == 0 {
         return Err(raised(Error::usage("there are no pixels: an axis of the images is 0")));
     }
-    Ok(Images::new(shape, array.as_slice()?.to_vec()))
+    Ok(Images::new(of_sides([c, h, w]), array.as_slice()?.to_vec()))
 }
 
 /// A matrix of f32 or f64, copied in its own precision.

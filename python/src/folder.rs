@@ -3,69 +3,51 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use qcs::Error;
+use qcs::engine::Engine;
 use qcs::run::{Batch, Found, Run, RunConfig, RunFolder};
-use qcs::{Device, Error};
 
-use crate::errors::raised;
+use crate::options::Options;
 use crate::problem::Problem;
-use crate::run::method_of;
-use crate::watch::Watch;
+use crate::watch::{Watch, watched};
 
-/// Runs, goes on, or finds that the folder holds the finished run already.
+/// Runs, goes on, or finds that the folder holds the finished run already. `file` is the problem's, where it has one.
 #[pyfunction]
-#[pyo3(signature = (out, problem, file, model, method, settings, *, resume, chains, seed, images, batch, device, precision, threads, watch))]
-#[allow(clippy::too_many_arguments)] // named at the call, in Python
+#[pyo3(signature = (out, problem, file, model, options, *, resume))]
 pub fn run_in_folder(
     py: Python<'_>,
     out: PathBuf,
     problem: &Problem,
     file: Option<PathBuf>,
     model: String,
-    method: &str,
-    settings: Vec<(String, String)>,
+    options: Options,
     resume: bool,
-    chains: usize,
-    seed: u64,
-    images: Option<(usize, usize)>,
-    batch: usize,
-    device: &str,
-    precision: Option<&str>,
-    threads: usize,
-    watch: Option<Py<PyAny>>,
 ) -> PyResult<()> {
-    let method = method_of(method, &settings).map_err(raised)?;
-    let device: Device = device.parse().map_err(raised)?;
-    let precision = precision.map(str::parse).transpose().map_err(raised)?;
-    let mut config = RunConfig {
-        model,
-        methods: vec![method.kind().key().to_owned()],
-        problem: file,
-        first: images.map(|(first, _)| first),
-        count: images.map(|(first, end)| end.saturating_sub(first)),
-        precision,
-        chains,
-        seed,
-        batch: Batch::Of(batch),
-        ..RunConfig::default()
-    };
-    config.settings.insert(method);
-    let (ended, stopped_by) = py.detach(|| {
-        let mut watching = Watch::new(watch.as_ref());
-        let ended = execute(
+    watched(py, options.watch.as_ref(), |watch| {
+        let method = options.method()?;
+        let mut config = RunConfig {
+            model,
+            methods: vec![method.kind().key().to_owned()],
+            problem: file,
+            first: options.images.map(|(first, _)| first),
+            count: options.images.map(|(first, end)| end.saturating_sub(first)),
+            precision: options.precision()?,
+            chains: options.chains,
+            seed: options.seed,
+            batch: Batch::Of(options.batch),
+            ..RunConfig::default()
+        };
+        config.settings.insert(method);
+        let mut engine = qcs::engine::open(&options.device()?, config.precision, options.threads)?.engine;
+        execute(
             config,
             &problem.inner,
             &RunFolder::new(out),
             resume,
-            &device,
-            threads,
-            &mut watching,
-        );
-        (ended, watching.raised)
-    });
-    match stopped_by {
-        Some(exception) => Err(exception),
-        None => ended.map_err(raised),
-    }
+            engine.as_mut(),
+            watch,
+        )
+    })
 }
 
 /// The problem's file in a folder, where it has none elsewhere: what `qcs run --config` will read.
@@ -76,11 +58,9 @@ fn execute(
     problem: &qcs::Problem,
     folder: &RunFolder,
     resume: bool,
-    device: &Device,
-    threads: usize,
+    engine: &mut dyn Engine,
     watch: &mut Watch<'_>,
 ) -> qcs::Result<()> {
-    let mut engine = qcs::engine::open(device, config.precision, threads)?.engine;
     let _lock = folder.lock()?;
     let found = folder.find()?;
     let shown = folder.path().display();
@@ -105,7 +85,7 @@ fn execute(
         }
         config.problem = Some(path);
     }
-    let run = match Run::load(config, engine.as_ref()) {
+    let run = match Run::load(config, engine) {
         // What a run has begun with stays, of one that cannot begin nothing does.
         Err(error) if begins => {
             let _ = std::fs::remove_file(folder.path().join(PROBLEM));
@@ -124,7 +104,7 @@ fn execute(
         Found::Unfinished(_) => folder.remove_temporaries()?,
         Found::Nothing | Found::Other => folder.claim(&run.config, true)?,
     }
-    let results = run.execute(engine.as_mut(), folder, watch)?;
+    let results = run.execute(engine, folder, watch)?;
     results.write(&run, folder)?;
     folder.remove_checkpoints()
 }

@@ -7,6 +7,7 @@ mod callable;
 mod cli;
 mod errors;
 mod folder;
+mod options;
 mod prior;
 mod problem;
 mod run;
@@ -28,7 +29,7 @@ mod _qcs {
     #[pymodule_export]
     use super::sample::sample;
     #[pymodule_export]
-    use super::{command, digits, load_images};
+    use super::{bundled_images, command, load_images};
 }
 
 /// The command line, as the program `qcs` has it; gives the exit code.
@@ -37,10 +38,10 @@ fn command(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| cli::main(arguments))
 }
 
-/// The ten digits that come with the package, `[10, 1, 28, 28]`.
+/// Images that come with the package, by the name that the command knows them by, `[B, C, H, W]`.
 #[pyfunction]
-fn digits(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let images = qcs::bundled::digits(0, None).map_err(errors::raised)?;
+fn bundled_images<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let images = qcs::bundled::images(name, 0, None).map_err(errors::raised)?;
     arrays::of_images(py, images)
 }
 

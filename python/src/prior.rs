@@ -1,7 +1,7 @@
 //! Priors: score networks and their weights.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::PyReadonlyArray4;
@@ -12,9 +12,9 @@ use qcs::files::{map, write_atomically};
 use qcs::methods::prior_score;
 use qcs::methods::turbo::{Levels, calibrate_at};
 use qcs::prior::Denoiser;
-use qcs::{Device, Error, ImageShape};
+use qcs::{Device, Error};
 
-use crate::arrays;
+use crate::arrays::{self, of_sides};
 use crate::callable;
 use crate::errors::{self, raised};
 
@@ -72,8 +72,10 @@ impl Prior {
         match &self.origin {
             Origin::Function => return Err(Error::usage("a function has no weights that a file could hold")),
             Origin::Published(source) => self.inner.write_units(source, false, &mut bytes)?,
-            Origin::File(path) if *path == Path::new(bundled::PRIOR) => bytes = bundled::file(bundled::PRIOR)?.to_vec(),
-            Origin::File(path) => bytes = map(path)?.to_vec(),
+            Origin::File(path) => match path.to_str().filter(|name| bundled::is_name(name)) {
+                Some(name) => bytes = bundled::file(name)?.to_vec(),
+                None => bytes = map(path)?.to_vec(),
+            },
         }
         let Some(denoiser) = denoiser else {
             return Ok(bytes);
@@ -95,25 +97,24 @@ impl Prior {
 
 #[pymethods]
 impl Prior {
+    /// One that comes with the package, by the name that the command knows it by.
     #[staticmethod]
-    fn shipped(py: Python<'_>) -> PyResult<Self> {
-        wrapped(py.detach(qcs::Prior::shipped))
+    #[pyo3(signature = (name, shape=None))]
+    fn bundled(py: Python<'_>, name: &str, shape: Option<[usize; 3]>) -> PyResult<Self> {
+        wrapped(py.detach(|| qcs::Prior::bundled(name, shape.map(of_sides))))
     }
 
     #[staticmethod]
     #[pyo3(signature = (path, shape=None))]
     fn load(py: Python<'_>, path: PathBuf, shape: Option<[usize; 3]>) -> PyResult<Self> {
-        let shape = shape.map(|[channels, height, width]| ImageShape::new(channels, height, width));
-        wrapped(py.detach(|| qcs::Prior::open(&path, shape)))
+        wrapped(py.detach(|| qcs::Prior::open(&path, shape.map(of_sides))))
     }
 
     /// A callable as denoiser, see `callable.rs`, with its table of errors where that is known.
     #[staticmethod]
     #[pyo3(signature = (function, shape, name, table=None))]
     fn from_callable(function: Py<PyAny>, shape: [usize; 3], name: String, table: Option<Table>) -> PyResult<Self> {
-        let [channels, height, width] = shape;
-        let shape = ImageShape::new(channels, height, width);
-        let mut prior = qcs::Prior::from_fn(shape, callable::denoiser(function));
+        let mut prior = qcs::Prior::from_fn(of_sides(shape), callable::denoiser(function));
         prior.source = name.into();
         if let Some(table) = table {
             prior = prior.with_denoiser(denoiser_of(table)).map_err(raised)?;

@@ -65,7 +65,7 @@ impl Measured {
         Ok(Self {
             m: lower.shape()[1],
             bounds: [lower.as_slice()?.to_vec(), upper.as_slice()?.to_vec()],
-            shape: shape.map(|[channels, height, width]| ImageShape::new(channels, height, width)),
+            shape: shape.map(arrays::of_sides),
             truth: truth.map(arrays::images).transpose()?,
             quantizer,
         })

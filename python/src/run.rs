@@ -4,71 +4,43 @@ use numpy::{PyReadonlyArray2, PyReadonlyArray4};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use qcs::likelihood::{Diag, Ep, Likelihood};
-use qcs::methods::{self as known, Kind, METHODS, Method};
+use qcs::methods::{self as known, Kind, METHODS};
 use qcs::output::{Grid, Series, Style};
 use qcs::{Device, Error, Images, Job, Reconstruction};
 
 use crate::arrays;
 use crate::errors::raised;
+use crate::options::Options;
 use crate::prior::Prior;
 use crate::problem::Problem;
-use crate::watch::Watch;
+use crate::watch::watched;
 
-/// A method by its key, with the settings that are given; the others stay open.
-pub fn method_of(key: &str, settings: &[(String, String)]) -> qcs::Result<Method> {
-    let mut method = known::find(key)?.open();
-    for (name, text) in settings {
-        method.set(name, text)?;
-    }
-    Ok(method)
-}
-
-/// Reconstructs images `first..end` of the problem. What comes of it is a dictionary of arrays, and of JSON where it is a table.
+/// Reconstructs images of the problem. What comes of it is a dictionary of arrays, and of JSON where it is a table.
 #[pyfunction]
-#[pyo3(signature = (problem, prior, method, settings, *, chains, seed, images, batch, device, precision, threads, watch))]
-#[allow(clippy::too_many_arguments)] // named at the call, in Python
 pub fn reconstruct<'py>(
     py: Python<'py>,
     problem: &Problem,
     prior: &Prior,
-    method: &str,
-    settings: Vec<(String, String)>,
-    chains: usize,
-    seed: u64,
-    images: Option<(usize, usize)>,
-    batch: usize,
-    device: &str,
-    precision: Option<&str>,
-    threads: usize,
-    watch: Option<Py<PyAny>>,
+    options: Options,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let method = method_of(method, &settings).map_err(raised)?;
-    let device: Device = device.parse().map_err(raised)?;
-    let precision = precision.map(str::parse).transpose().map_err(raised)?;
     let (problem, prior) = (&problem.inner, &prior.inner);
-    let (found, stopped_by) = py.detach(|| {
-        let mut watching = Watch::new(watch.as_ref());
-        let mut job = Job::new(problem, prior, method)
-            .chains(chains)
-            .seed(seed)
-            .batch(batch)
-            .device(device)
-            .threads(threads)
-            .observer(&mut watching);
-        if let Some((first, end)) = images {
+    let found = watched(py, options.watch.as_ref(), |watch| {
+        let mut job = Job::new(problem, prior, options.method()?)
+            .chains(options.chains)
+            .seed(options.seed)
+            .batch(options.batch)
+            .device(options.device()?)
+            .threads(options.threads)
+            .observer(watch);
+        if let Some((first, end)) = options.images {
             job = job.images(first..end);
         }
-        if let Some(precision) = precision {
+        if let Some(precision) = options.precision()? {
             job = job.precision(precision);
         }
-        let found = job.run();
-        (found, watching.raised)
+        job.run()
     });
-    match (found, stopped_by) {
-        (_, Some(exception)) => Err(exception),
-        (Err(error), None) => Err(raised(error)),
-        (Ok(found), None) => dictionary(py, found),
-    }
+    dictionary(py, found?)
 }
 
 fn dictionary(py: Python<'_>, found: Reconstruction) -> PyResult<Bound<'_, PyDict>> {

@@ -10,7 +10,7 @@ use qcs::{Device, Error};
 use crate::arrays;
 use crate::errors::raised;
 use crate::prior::Prior;
-use crate::watch::Watch;
+use crate::watch::watched;
 
 /// Draws images from the prior as `qcs sample` does: by the reverse SDE, unless a setting is given that Langevin's steps alone have.
 /// The images, and how many of them diverged.
@@ -30,47 +30,39 @@ pub fn sample<'py>(
 ) -> PyResult<(Bound<'py, PyAny>, usize)> {
     let device: Device = device.parse().map_err(raised)?;
     let prior = &prior.inner;
-    let (drawn, stopped_by) = py.detach(|| {
-        let mut watching = Watch::new(watch.as_ref());
-        let drawn = (|| {
-            let mut given = QcsSgmPlus::default();
-            for (name, text) in &settings {
-                if ["xi", "gamma"].contains(&name.as_str()) || name.starts_with("ep_") {
-                    let reason = format!("{name} weighs measurements, and a prior alone has none");
-                    return Err(Error::usage(reason));
-                }
-                given.set(name, text)?;
+    let samples = watched(py, watch.as_ref(), |watch| {
+        let mut given = QcsSgmPlus::default();
+        for (name, text) in &settings {
+            if ["xi", "gamma"].contains(&name.as_str()) || name.starts_with("ep_") {
+                let reason = format!("{name} weighs measurements, and a prior alone has none");
+                return Err(Error::usage(reason));
             }
-            let langevin = given.names_langevin_steps();
-            let options = given.over(QcsSgmPlus::defaults(prior, None, "sample", false)?);
-            let mut settings = options.settings(Likelihood::default())?;
-            if !langevin {
-                settings.dynamics = Dynamics::Reverse;
-            }
-            let driver = Driver {
-                algorithm: &settings,
-                given: Inputs {
-                    prior,
-                    problem: None,
-                    chains: 1,
-                },
-                first: 0,
-                images: count,
-                seed,
-                batch,
-            };
-            let mut engine = qcs::engine::open(&device, None, threads)?.engine;
-            driver.run(engine.as_mut(), None, &mut watching)
-        })();
-        (drawn, watching.raised)
-    });
-    match (drawn, stopped_by) {
-        (_, Some(exception)) => Err(exception),
-        (Err(error), None) => Err(raised(error)),
-        (Ok(Outcome::Stopped), None) => Err(raised(Error::Interrupted("stopped".to_owned()))),
-        (Ok(Outcome::Finished(samples)), None) => {
-            let diverged = samples.diverged.len();
-            Ok((arrays::of_images(py, samples.states)?, diverged))
+            given.set(name, text)?;
         }
-    }
+        let langevin = given.names_langevin_steps();
+        let options = given.over(QcsSgmPlus::defaults(prior, None, "sample", false)?);
+        let mut settings = options.settings(Likelihood::default())?;
+        if !langevin {
+            settings.dynamics = Dynamics::Reverse;
+        }
+        let driver = Driver {
+            algorithm: &settings,
+            given: Inputs {
+                prior,
+                problem: None,
+                chains: 1,
+            },
+            first: 0,
+            images: count,
+            seed,
+            batch,
+        };
+        let mut engine = qcs::engine::open(&device, None, threads)?.engine;
+        match driver.run(engine.as_mut(), None, watch)? {
+            Outcome::Finished(samples) => Ok(samples),
+            Outcome::Stopped => Err(Error::Interrupted("stopped".to_owned())),
+        }
+    })?;
+    let diverged = samples.diverged.len();
+    Ok((arrays::of_images(py, samples.states)?, diverged))
 }

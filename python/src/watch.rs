@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use qcs::reconstruct::{Next, Observer, Progress};
 
+use crate::errors;
+
 /// Signals are looked for this often: nobody feels it, and threads that wait for the interpreter hardly do.
 const EVERY: Duration = Duration::from_millis(50);
 
@@ -14,12 +16,29 @@ pub struct Watch<'a> {
     callback: Option<&'a Py<PyAny>>,
     last: Instant,
     /// What the interpreter or the callback raised: it goes to whoever called
-    pub raised: Option<PyErr>,
+    raised: Option<PyErr>,
     wants_to_stop: bool,
 }
 
+/// Works with the interpreter free. What a signal or the callback raised comes back before the error that it ended the work with.
+pub fn watched<T: Send>(
+    py: Python<'_>,
+    callback: Option<&Py<PyAny>>,
+    work: impl FnOnce(&mut Watch<'_>) -> qcs::Result<T> + Send,
+) -> PyResult<T> {
+    let (ended, stopped_by) = py.detach(|| {
+        let mut watch = Watch::new(callback);
+        let ended = work(&mut watch);
+        (ended, watch.raised)
+    });
+    match stopped_by {
+        Some(exception) => Err(exception),
+        None => ended.map_err(errors::raised),
+    }
+}
+
 impl<'a> Watch<'a> {
-    pub fn new(callback: Option<&'a Py<PyAny>>) -> Self {
+    fn new(callback: Option<&'a Py<PyAny>>) -> Self {
         Self {
             callback,
             last: Instant::now(),

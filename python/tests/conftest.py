@@ -1,7 +1,15 @@
+import signal
+
 import numpy as np
 import pytest
 
 import qcs
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interrupts():
+    """Where a shell runs the tests in the background, SIGINT is ignored, and Python leaves it so."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,8 @@ def test_our_engine_and_torch_say_the_same(predicts, noisy, tmp_path):
     for sigma in (0.004, 0.00731, 0.1234, 1.0, 30.0, 100.0):
         expected = ours.denoise(noisy, sigma)
         for name, prior in others.items():
-            assert np.abs(prior.denoise(noisy, sigma) - expected).max() < 2e-4, (name, sigma)
+            # The network's noise is right to some 3e-6, and the image is it times sigma.
+            assert np.abs(prior.denoise(noisy, sigma) - expected).max() < max(2e-4, 3e-5 * sigma), (name, sigma)
 
 
 def test_a_network_that_our_engine_does_not_know_is_called(noisy):

@@ -1,6 +1,8 @@
 """Calls that last: they can be watched and stopped, other threads go on, and a forked process computes too."""
 
+import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,8 +49,15 @@ def test_an_interrupted_folder_goes_on_to_the_same_bytes(problem, tmp_path):
     stops = iter([True] * 6 + [False])
     with pytest.raises(qcs.Stopped):
         qcs.reconstruct(problem, out=tmp_path / "run", progress=lambda _: next(stops), **settings)
+    shutil.copytree(tmp_path / "run", tmp_path / "by command")
     went_on = qcs.reconstruct(problem, out=tmp_path / "run", resume=True, **settings)
-    assert went_on.samples.tobytes() == qcs.reconstruct(problem, **settings).samples.tobytes()
+    whole = qcs.reconstruct(problem, **settings).samples.tobytes()
+    assert went_on.samples.tobytes() == whole
+    # The command goes on with it too.
+    words = [sys.executable, "-m", "qcs", "run", "--resume", "--device", "cpu", "--out", str(tmp_path / "by command")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert np.load(tmp_path / "by command" / "ep" / "samples.npy").tobytes() == whole
 
 
 def test_other_threads_run_meanwhile(problem):
@@ -112,6 +121,68 @@ def test_a_forked_process_computes_too(problem):
             pytest.fail("the child hangs")
         time.sleep(0.05)
     assert os.waitstatus_to_exitcode(ended[1]) == 0
+
+
+def means(problem):
+    """What another process makes of a problem."""
+    return qcs.reconstruct(problem, evaluations=2).mean.tobytes()
+
+
+@pytest.mark.parametrize("way", [way for way in ("fork", "spawn") if way in multiprocessing.get_all_start_methods()])
+def test_multiprocessing_computes_after_a_call(problem, way):
+    expected = means(problem)
+    with multiprocessing.get_context(way).Pool(2) as pool:
+        assert pool.map_async(means, [problem, problem]).get(timeout=120) == [expected, expected]
+
+
+class Bar:
+    """What stands in for tqdm's."""
+
+    made = []
+
+    def __init__(self, **settings):
+        self.n, self.said, self.closed = 0.0, [], False
+        Bar.made.append(self)
+
+    def set_postfix_str(self, text):
+        self.said.append(text)
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_bar_shows_itself_where_somebody_sees_it_and_the_call_lasts(problem, monkeypatch):
+    import types
+
+    from qcs import _progress
+
+    monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
+    auto = types.ModuleType("tqdm.auto")
+    auto.tqdm = Bar
+    monkeypatch.setitem(sys.modules, "tqdm.auto", auto)
+    monkeypatch.setattr(_progress, "_is_seen", lambda: True)
+    Bar.made = []
+    qcs.reconstruct(problem, evaluations=2, progress=False)
+    assert not Bar.made
+    monkeypatch.setattr(_progress, "PATIENCE", 60.0)
+    qcs.reconstruct(problem, evaluations=2)
+    assert not Bar.made, "a short call shows none"
+    monkeypatch.setattr(_progress, "PATIENCE", 0.0)
+    qcs.reconstruct(problem, evaluations=2)
+    assert len(Bar.made) == 1 and Bar.made[0].closed and Bar.made[0].n == 1.0 and "iteration" in Bar.made[0].said[-1]
+    monkeypatch.setattr(_progress, "_is_seen", lambda: False)
+    qcs.reconstruct(problem, evaluations=2)
+    assert len(Bar.made) == 1
+
+
+def test_chains_that_diverge_are_a_warning_or_an_error_as_wished(problem):
+    runaway = qcs.Prior.from_callable(lambda x, sigma: np.clip(20 * x, -1e30, 1e30), (1, 28, 28))
+    levels = dict(method="diag", sigma_begin=1.0, sigma_end=0.1, levels=4, steps_per_level=3, step_scale=0.5)
+    with pytest.warns(qcs.DivergenceWarning, match="3 chains"):
+        found = qcs.reconstruct(problem, prior=runaway, **levels)
+    assert [row["image"] for row in found.diverged] == [0, 1, 2]
+    with pytest.raises(qcs.RunFailed, match="3 chains"):
+        qcs.reconstruct(problem, prior=runaway, on_divergence="raise", **levels)
 
 
 def test_import_brings_numpy_and_nothing_heavy():

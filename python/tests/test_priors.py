@@ -47,6 +47,14 @@ def test_what_is_saved_of_the_shipped_prior_is_its_file(tmp_path, problem):
     assert mean.tobytes() == qcs.reconstruct(problem, evaluations=2).mean.tobytes()
 
 
+def test_a_folder_called_mnist_does_not_stand_in_the_way(problem, tmp_path, monkeypatch):
+    (tmp_path / "mnist").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert qcs.reconstruct(problem, prior="mnist", evaluations=1).mean.shape == (3, *SHAPE)
+    with pytest.raises((qcs.Error, OSError)):
+        qcs.reconstruct(problem, prior="./mnist", evaluations=1)
+
+
 def test_a_function_is_saved_by_its_table(digits, problem, tmp_path):
     prior = qcs.Prior.from_callable(own, SHAPE)
     with pytest.raises(qcs.UsageError, match="calibrate"):

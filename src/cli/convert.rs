@@ -49,16 +49,14 @@ pub fn convert(args: &ConvertArgs, global: &Global) -> Result<()> {
         f16: args.f16,
         image_size: args.image_size,
     };
-    if let Some(prior) = convert::convert_published(&args.checkpoint, &args.out, &options)? {
-        global.note(&format!(
-            "{}: {}, images {}, {} weights",
-            args.out.display(),
-            prior.network().describe(),
-            prior.image(),
-            prior.parameter_count()
-        ));
-        let inferred = prior.metadata.iter().filter(|(key, _)| key.starts_with("inferred."));
-        inferred.for_each(|(_, note)| global.note(&format!("note: {note}")));
+    if let Some(written) = convert::convert_published(&args.checkpoint, &args.out, &options)? {
+        let (network, image, parameters) = (written.network, written.image, written.parameters);
+        let out = args.out.display();
+        global.note(&format!("{out}: {network}, images {image}, {parameters} weights"));
+        written
+            .inferred
+            .iter()
+            .for_each(|note| global.note(&format!("note: {note}")));
         return Ok(());
     }
     let converted = convert::convert(&args.checkpoint, &args.out, &options)?;

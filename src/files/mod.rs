@@ -14,6 +14,7 @@ mod npy_header;
 mod npz;
 mod pictures;
 pub mod safetensors;
+mod sha256;
 pub(crate) mod torch;
 
 use std::fs::File;
@@ -28,6 +29,7 @@ pub use images::{LoadOptions, Loaded, ValueRange, load_images, load_named};
 pub use npy::{NpyArray, NpyData};
 pub use npz::split_name;
 pub use pictures::{in_folder as pictures_in, sides};
+pub use sha256::sha256_of;
 
 /// Deflate cannot expand its input by more than this, so a greater claim is a lie.
 pub(crate) const MAX_INFLATION: u64 = 1032;

@@ -275,19 +275,13 @@ pub fn amended(bytes: &[u8], tensors: &[Tensor<'_>], metadata: &BTreeMap<&str, S
 /// The header's length, the header as JSON, the tensors in the given order: put the wider types first, and every
 /// tensor is aligned. Written here and not by the crate, whose metadata come in random order.
 pub fn write(out: &mut dyn Write, tensors: &[Tensor<'_>], metadata: &BTreeMap<&str, String>) -> std::io::Result<()> {
-    let mut header = serde_json::Map::new();
-    header.insert("__metadata__".into(), serde_json::json!(metadata));
-    let mut end = 0;
-    for Tensor { name, shape, values } in tensors {
-        let start = end;
-        end += values.bytes();
-        let entry = serde_json::json!({ "dtype": values.dtype(), "shape": shape, "data_offsets": [start, end] });
-        header.insert((*name).into(), entry);
-    }
-    let mut header = serde_json::Value::Object(header).to_string().into_bytes();
-    header.resize(header.len().next_multiple_of(8), b' ');
-    out.write_all(&(header.len() as u64).to_le_bytes())?;
-    out.write_all(&header)?;
+    let entry = |tensor: &Tensor<'_>| Entry {
+        name: tensor.name.to_owned(),
+        dtype: tensor.values.dtype(),
+        shape: tensor.shape.clone(),
+        bytes: tensor.values.bytes(),
+    };
+    write_header(out, tensors.iter().map(entry), metadata)?;
     for tensor in tensors {
         match tensor.values {
             Slice::Raw(_, v) => out.write_all(v)?,
@@ -295,6 +289,85 @@ pub fn write(out: &mut dyn Write, tensors: &[Tensor<'_>], metadata: &BTreeMap<&s
             Slice::F16(v) => write_values(out, v, |v| v.to_le_bytes())?,
             Slice::F32(v) => write_values(out, v, |v| v.to_le_bytes())?,
             Slice::F64(v) => write_values(out, v, |v| v.to_le_bytes())?,
+        }
+    }
+    Ok(())
+}
+
+/// What the header says of a tensor.
+struct Entry {
+    name: String,
+    dtype: String,
+    shape: Vec<usize>,
+    bytes: usize,
+}
+
+fn write_header(
+    out: &mut dyn Write,
+    entries: impl Iterator<Item = Entry>,
+    metadata: &BTreeMap<&str, String>,
+) -> std::io::Result<()> {
+    let mut header = serde_json::Map::new();
+    header.insert("__metadata__".into(), serde_json::json!(metadata));
+    let mut end = 0;
+    for Entry {
+        name,
+        dtype,
+        shape,
+        bytes,
+    } in entries
+    {
+        let start = end;
+        end += bytes;
+        let entry = serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] });
+        header.insert(name, entry);
+    }
+    let mut header = serde_json::Value::Object(header).to_string().into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    out.write_all(&(header.len() as u64).to_le_bytes())?;
+    out.write_all(&header)
+}
+
+/// A tensor of weights to write whose values are not there yet.
+pub struct Awaited<'a> {
+    pub name: &'a str,
+    pub shape: &'a [usize],
+    /// Stored in half precision; else in single
+    pub f16: bool,
+}
+
+/// Writes tensors whose values are asked for one after the other, so that one is in memory at a time. `path` stands for the file in
+/// messages.
+///
+/// # Errors
+/// What `values` says; [`Error::Usage`] for a value too large for f16; [`Error::Io`].
+pub fn write_streamed(
+    out: &mut dyn Write,
+    path: &Path,
+    tensors: &[Awaited<'_>],
+    metadata: &BTreeMap<&str, String>,
+    mut values: impl FnMut(usize) -> Result<Vec<f32>>,
+) -> Result<()> {
+    let failed = |e| Error::io(path, "write", e);
+    let entry = |tensor: &Awaited<'_>| Entry {
+        name: tensor.name.to_owned(),
+        dtype: if tensor.f16 { "F16" } else { "F32" }.to_owned(),
+        shape: tensor.shape.to_vec(),
+        bytes: tensor.shape.iter().product::<usize>() * if tensor.f16 { 2 } else { 4 },
+    };
+    write_header(out, tensors.iter().map(entry), metadata).map_err(failed)?;
+    for (at, tensor) in tensors.iter().enumerate() {
+        let values = values(at)?;
+        assert_eq!(values.len(), tensor.shape.iter().product::<usize>(), "{}", tensor.name);
+        let narrow = |value: f32| F16::from_f32(value);
+        if !tensor.f16 {
+            write_values(out, &values, f32::to_le_bytes).map_err(failed)?;
+        } else if let Some(value) = values.iter().find(|&&value| !narrow(value).is_finite()) {
+            let name = super::quoted(tensor.name);
+            let reason = format!("tensor {name} holds {value}, too large for f16: convert to f32");
+            return Err(Error::usage(reason));
+        } else {
+            write_values(out, &values, |value| narrow(value).to_le_bytes()).map_err(failed)?;
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::published::{Side, is_checkpoint, is_folder, is_published};
+use super::published::{Side, Translation, is_checkpoint, of_bytes, of_folder};
 use super::registry::{self, shape_of};
 use super::{Denoiser, Prior, Schedule, parameters};
 use crate::files::safetensors::{self, TensorFile};
@@ -16,7 +16,7 @@ impl Prior {
     /// `image` overrides the size of the images in the file, which one from elsewhere may lack.
     pub fn open(path: &Path, image: Option<ImageShape>) -> Result<Self> {
         if path.is_dir() {
-            let prior = Self::open_folder(path, side(image))?;
+            let prior = of_folder(path, side(image), Translation::open)?;
             return prior.from(path).fitting(image);
         }
         Self::from_bytes(path, &crate::files::map(path)?, image)
@@ -45,14 +45,14 @@ impl Prior {
     /// The same from a file that is already in memory; `name` stands for it in messages.
     pub fn from_bytes(name: impl AsRef<Path>, bytes: &[u8], image: Option<ImageShape>) -> Result<Self> {
         let name = name.as_ref();
-        if is_checkpoint(bytes) {
-            let prior = Self::of_checkpoint(name, bytes, false, side(image))?;
-            return prior.from(name).fitting(image);
-        }
-        let prior = safetensors::read_bytes(name, bytes, |file| match file.text("network") {
-            None if is_published(file) => published(name, file, image),
-            _ => parse(file, image),
-        })?;
+        let prior = match of_bytes(name, bytes, false, side(image), Translation::open)? {
+            Some(prior) => prior,
+            None if is_checkpoint(bytes) => {
+                let reason = "is a checkpoint of NCSNv2: convert it first (qcs convert)";
+                return Err(Error::bad_file(name, reason));
+            }
+            None => safetensors::read_bytes(name, bytes, |file| parse(file, image))?,
+        };
         prior.from(name).fitting(image)
     }
 }
@@ -60,14 +60,6 @@ impl Prior {
 /// What is said of the images beside their channels.
 fn side(image: Option<ImageShape>) -> Side {
     image.map(|image| (image.height, image.width))
-}
-
-/// Weights as their authors named them: those of diffusers lie beside their settings, the others need none.
-fn published(name: &Path, file: &TensorFile<'_>, image: Option<ImageShape>) -> Result<Prior> {
-    match name.parent().filter(|folder| is_folder(folder)) {
-        Some(folder) => Prior::open_folder(folder, side(image)),
-        None => Prior::of_tensors(file, side(image)),
-    }
 }
 
 /// Errors are the file's fault; its name is not in them yet.

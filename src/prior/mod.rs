@@ -48,6 +48,11 @@ pub trait Network: Send + Sync {
         HashMap::new()
     }
 
+    /// What else is worth telling of it, and what each thing is called: how it was trained, what it says.
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// The description as the metadata of a file hold it, where tensors do not tell it.
     fn config(&self) -> Option<String> {
         None

@@ -21,6 +21,7 @@ mod messages;
 mod names;
 mod overwrite;
 mod problems;
+mod published;
 mod reproduce;
 mod shards;
 mod support;

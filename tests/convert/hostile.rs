@@ -168,11 +168,18 @@ fn hostile_lengths_are_checked_against_the_file() {
 
 /// ('storage', torch.FloatStorage, '0', 'cpu', `elements`) as a pickled tensor with this shape and these strides.
 fn tensor(elements: i64, shape: &[i64], strides: &[i64]) -> Vec<u8> {
+    tensor_under("0", elements, shape, strides)
+}
+
+/// The same in the storage of this key.
+pub(crate) fn tensor_under(key: &str, elements: i64, shape: &[i64], strides: &[i64]) -> Vec<u8> {
     let int = |value: &i64| [b"\x8a\x08".to_vec(), value.to_le_bytes().to_vec()].concat();
     let tuple = |sides: &[i64]| [b"(".to_vec(), sides.iter().flat_map(int).collect(), b"t".to_vec()].concat();
     [
-        b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpu"
-            .to_vec(),
+        b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\nX".to_vec(),
+        (key.len() as u32).to_le_bytes().to_vec(),
+        key.as_bytes().to_vec(),
+        b"X\x03\0\0\0cpu".to_vec(),
         int(&elements),
         b"tQK\0".to_vec(),
         tuple(shape),
@@ -253,4 +260,102 @@ fn an_entry_that_inflates_beyond_its_claim_or_the_limit_is_refused() {
     let line = complaint_about(&bomb);
     assert!(line.contains("`a/data.pkl` claims"), "{line}");
     assert!(largest_allocation() < LARGEST);
+}
+
+/// A pickle without a container, which may hold storages and objects with their source.
+mod bare {
+    use super::*;
+
+    /// `torch.storage._load_from_bytes` of these bytes.
+    fn storage(blob: &[u8]) -> Vec<u8> {
+        let length = (blob.len() as u32).to_le_bytes();
+        [b"ctorch.storage\n_load_from_bytes\nB", &length[..], blob, b"\x85R"].concat()
+    }
+
+    /// A storage of two floats as a file of its own.
+    fn floats() -> Vec<u8> {
+        let id = b"\x80\x02(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x02tQ.";
+        let keys = b"\x80\x02]X\x01\0\0\x000a.";
+        let mut bytes = legacy(id);
+        bytes.truncate(bytes.len() - 4);
+        [&bytes[..], keys, &2u64.to_le_bytes(), &[0; 8]].concat()
+    }
+
+    #[test]
+    fn what_it_calls_is_named_and_its_source_is_no_call() {
+        let line = complaint_about(b"\x80\x04\x8c\x02os\x8c\x06system\x93X\x02\0\0\0ls\x85R.");
+        assert!(
+            line.contains("`os.system`") && line.contains("nothing was executed"),
+            "{line}"
+        );
+        let line = complaint_about(b"\x80\x04cdnnlib.util\ncall_func_by_name\n)R.");
+        assert!(line.contains("`dnnlib.util.call_func_by_name`"), "{line}");
+        let class = b"\x80\x02ctorch_utils.persistence\n_reconstruct_persistent_obj\n}(X\x04\0\0\0typeX\x05\0\0\0class\
+            X\x0a\0\0\0class_nameX\x01\0\0\0AX\x05\0\0\0state}u\x85R.";
+        let line = complaint_about(class);
+        assert!(
+            line.contains("an object of class `torch_utils.persistence.A`"),
+            "{line}"
+        );
+        let line = complaint_about(b"\x80\x02ctorch_utils.persistence\n_reconstruct_persistent_obj\n}\x85R.");
+        assert!(line.contains("no class with its name and state"), "{line}");
+    }
+
+    #[test]
+    fn a_number_alone_is_no_checkpoint_and_a_persistent_id_has_no_bytes() {
+        assert!(complaint_about(b"\x80\x02K\x01.").contains("is no PyTorch checkpoint"));
+        let weight = [
+            &b"\x80\x02}X\x11\0\0\0begin_conv.weight"[..],
+            &tensor(18, &[2, 1, 3, 3], &[9, 9, 3, 1]),
+            b"s.",
+        ];
+        complaint_about(&weight.concat());
+    }
+
+    #[test]
+    fn storages_inside_storages_and_one_named_again_and_again_are_refused() {
+        let whole = [&b"\x80\x02]"[..], &storage(&floats()), b"a."].concat();
+        let line = complaint_about(&whole);
+        assert!(line.contains("holds no weights"), "{line}");
+        let mut nested = floats();
+        for _ in 0..3 {
+            nested = legacy(&[&b"\x80\x02"[..], &storage(&nested), b"."].concat());
+        }
+        let line = complaint_about(&[&b"\x80\x02]"[..], &storage(&nested), b"a."].concat());
+        assert!(line.contains("a storage holds another"), "{line}");
+        let blob = floats();
+        let length = (blob.len() as u32).to_le_bytes();
+        let start = [&b"\x80\x02B"[..], &length, &blob, b"\x85q\0"].concat();
+        let line = complaint_about(&repeated(
+            &start,
+            b"ctorch.storage\n_load_from_bytes\nh\0R0",
+            200_000,
+            b".",
+        ));
+        assert!(line.contains("over and over"), "{line}");
+        for cut in 0..blob.len() {
+            complaint_about(&[&b"\x80\x02]"[..], &storage(&blob[..cut]), b"a."].concat());
+        }
+        assert!(largest_allocation() < LARGEST);
+    }
+
+    #[test]
+    fn modules_that_hold_each_other_end_at_a_limit() {
+        // Each module holds the next one twice, and the last one the first.
+        let object = |index: u8| [&b"ccopyreg\n_reconstructor\ncm\nC\n\x85Rq"[..], &[index]].concat();
+        let mut pickle = b"\x80\x02".to_vec();
+        (0..60).for_each(|index| pickle.extend([object(index), b"0".to_vec()].concat()));
+        for index in 0..60u8 {
+            let next = [b'h', (index + 1) % 60];
+            pickle.extend([b'h', index]);
+            pickle.extend(b"}(X\x0b\0\0\0_parameters}X\x08\0\0\0_modules}(X\x01\0\0\0a");
+            pickle.extend(next);
+            pickle.extend(b"X\x01\0\0\0b");
+            pickle.extend(next);
+            pickle.extend(b"uub0");
+        }
+        pickle.extend(b"}X\x03\0\0\0emah\0s.");
+        let line = complaint_about(&pickle);
+        assert!(line.contains("holds no weights"), "{line}");
+    }
 }

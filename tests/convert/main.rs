@@ -6,6 +6,7 @@ mod errors;
 mod hostile;
 #[path = "../hostile/memory.rs"]
 mod memory;
+mod streamed;
 
 use std::path::{Path, PathBuf};
 

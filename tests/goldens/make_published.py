@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
+import pickled
+
 here = Path(__file__).resolve().parent / "published"
 LEVELS = [0.003, 0.05, 0.7, 20.0, 100.0]
 
@@ -156,10 +158,11 @@ def conv(x, w, name, **options):
 
 
 def attend(q, k, v, heads):
-    """`[1, C, T]` each."""
-    q, k, v = (part.reshape(heads, -1, part.shape[-1]) for part in (q, k, v))
+    """`[B, C, T]` each."""
+    batch = q.shape[0]
+    q, k, v = (part.reshape(batch * heads, -1, part.shape[-1]) for part in (q, k, v))
     weights = torch.softmax(q.transpose(1, 2) @ k / q.shape[1] ** 0.5, -1)
-    return (v @ weights.transpose(1, 2)).reshape(1, -1, v.shape[-1])
+    return (v @ weights.transpose(1, 2)).reshape(batch, -1, v.shape[-1])
 
 
 class Adm:
@@ -207,13 +210,13 @@ class Adm:
         return x + h
 
     def attend(self, name, x):
-        c, size = x.shape[1], x.shape[2:]
-        h = self.norm(f"{name}.norm", x).reshape(1, c, -1)
+        batch, c = x.shape[:2]
+        h = self.norm(f"{name}.norm", x).reshape(batch, c, -1)
         qkv = self.layer(f"{name}.qkv", 3 * c, c, 1)
-        rows = F.conv1d(h, qkv[f"{name}.qkv.weight"], qkv[f"{name}.qkv.bias"]).reshape(1, c // 64, 3, 64, -1)
-        h = attend(*(rows[:, :, part].reshape(1, c, -1) for part in range(3)), c // 64)
+        rows = F.conv1d(h, qkv[f"{name}.qkv.weight"], qkv[f"{name}.qkv.bias"]).reshape(batch, c // 64, 3, 64, -1)
+        h = attend(*(rows[:, :, part].reshape(batch, c, -1) for part in range(3)), c // 64)
         proj = self.layer(f"{name}.proj_out", c, c, 1)
-        return x + F.conv1d(h, proj[f"{name}.proj_out.weight"], proj[f"{name}.proj_out.bias"]).reshape(1, c, *size)
+        return x + F.conv1d(h, proj[f"{name}.proj_out.weight"], proj[f"{name}.proj_out.bias"]).reshape(x.shape)
 
     def forward(self, x, t):
         down, up = lambda h: F.avg_pool2d(h, 2), lambda h: F.interpolate(h, scale_factor=2, mode="nearest")
@@ -290,7 +293,7 @@ class Edm:
         if attention:
             heads = width // 64 if self.adm else 1
             h = conv(self.norm(f"{name}.norm2", x), self.layer(f"{name}.qkv", 3 * width, width, 1, 1), f"{name}.qkv")
-            rows = h.reshape(1, width, 3, -1)
+            rows = h.reshape(x.shape[0], width, 3, -1)
             h = attend(rows[:, :, 0], rows[:, :, 1], rows[:, :, 2], heads).reshape(x.shape)
             x = (x + conv(h, self.layer(f"{name}.proj", width, width, 1, 1), f"{name}.proj")) * self.factor
         return x
@@ -428,6 +431,15 @@ if __name__ == "__main__":
     prefixed = lambda w: {"net": {f"model.{k}": zero.expand(v.shape) for k, v in w.items()}, "ema": {f"model.{k}": v for k, v in w.items()}}
     state_dict("edm-ddpmpp", Edm(3, 16, 32, (1, 2), 1, {1}, False, 8), 16, 16, "edm", "quarter_log", 9)
     state_dict("edm-adm", Edm(1, 8, 32, (1, 2), 1, {1}, True, 10), 8, 8, "edm", "quarter_log", 11, prefixed)
+    # The same kind as EDM's own files hold it: pickled, in frames that are its own and that are not.
+    small = Edm(1, 8, 16, (1, 2), 1, {1}, False, 14)
+    state_dict("edm-pickled", small, 8, 8, "edm", "quarter_log", 15)
+    (here / "edm-pickled.pt").unlink()
+    halves = {k: v.half() for k, v in small.weights.items()}
+    pickled.write(here / "edm-pickled.pkl", halves)
+    few = {k: halves[k][:1, :1].clone() for k in ("map_layer0.weight", "enc.8x8_conv.weight")}
+    pickled.write(here / "vp-precond.pkl", few, "VPPrecond")
+    pickled.write(here / "other-deviation.pkl", few, sigma_data=1.0)
     state_dict("drunet", Drunet(3, (16, 24, 32, 40), 1, 12), 16, 24, "denoised", "channel", 13)
     # Names and shapes of the published networks themselves, nothing computed.
     torch.set_default_device("meta")

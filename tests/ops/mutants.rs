@@ -81,7 +81,7 @@ impl Mutant {
 const BARRIER: &str = "bar.sync \t0;";
 
 /// Edits that both architectures' PTX allows.
-static MUTANTS: [Mutant; 21] = [
+static MUTANTS: [Mutant; 26] = [
     Mutant::new("advance_step", "set_level", ", 1;", ", 0;", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv fp32 1×1→16", BARRIER, "", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv fp32 1×16→32", BARRIER, "", Which::Last),
@@ -144,6 +144,25 @@ static MUTANTS: [Mutant; 21] = [
     Mutant::new("elu", "elu", "setp.gt.f32", "setp.lt.f32", Which::First),
     Mutant::new("load_image", "load_image", "setp.ge.u32", "setp.gt.u32", Which::First),
     Mutant::new("attention", "attention", ", 16, 31, -1;", ", 4, 31, -1;", Which::Last),
+    // Either word of a sum in f64, and what a norm and an embedding are made of
+    Mutant::new("dense", "dense", ", 16, 31, -1;", ", 4, 31, -1;", Which::First),
+    Mutant::new("dense", "dense", ", 16, 31, -1;", ", 4, 31, -1;", Which::Last),
+    Mutant::new("group_finish", "group_norm", "sqrt.rn.f64", "abs.f64", Which::First),
+    // The floor of a variance
+    Mutant::new(
+        "group_finish",
+        "group_norm",
+        "add.rn.f64 \t%rd84, %rd10, %rd18;",
+        "mov.b64 \t%rd84, %rd10;",
+        Which::First,
+    ),
+    Mutant::new(
+        "embed",
+        "embed",
+        "0d3FE62E42FEE00000",
+        "0d3FE62E43FEE00000",
+        Which::First,
+    ),
     Mutant::new("resample", "resample", "0f3E800000", "0f3F000000", Which::First),
     Mutant::new("langevin_propose", "langevin", "-845247145", "-845247147", Which::First),
 ];

@@ -11,7 +11,7 @@ use qcs::engine::Precision;
 use qcs::prior::Prior;
 
 /// The file or folder, and the shape that must be said.
-const PUBLISHED: [(&str, &str, Option<ImageShape>); 9] = [
+const PUBLISHED: [(&str, &str, Option<ImageShape>); 10] = [
     ("unet2d-google", "unet2d-google", None),
     ("unet2d-defaults", "unet2d-defaults", None),
     ("unet2d-bin", "unet2d-bin", None),
@@ -20,6 +20,7 @@ const PUBLISHED: [(&str, &str, Option<ImageShape>); 9] = [
     ("adm-plain.pt", "adm-plain", Some(ImageShape::new(1, 8, 8))),
     ("edm-ddpmpp.pt", "edm-ddpmpp", None),
     ("edm-adm.pt", "edm-adm", None),
+    ("edm-pickled.pkl", "edm-pickled", None),
     ("drunet.pt", "drunet", Some(ImageShape::new(3, 16, 24))),
 ];
 
@@ -61,4 +62,29 @@ fn a_published_networks_score_does_not_depend_on_its_batch() {
         let same = alone.iter().zip(&together).all(|(a, b)| a.to_bits() == b.to_bits());
         assert!(same, "{}", engine.describe());
     }
+}
+
+/// Tensor cores take the inputs of convolutions in 11 bits, fp16's with a smaller range: an error of 2⁻¹² an input, of which some tens of
+/// layers make the tenfold.
+const ROUNDED_BOUND: f64 = 1e-2;
+
+#[test]
+fn published_networks_in_fp16_and_tf32_stay_within_the_bound_that_is_stated() {
+    let mut failures = Vec::new();
+    for (precision, bound) in [(Precision::Fp16, ROUNDED_BOUND), (Precision::Tf32, ROUNDED_BOUND)] {
+        for (file, golden, image) in PUBLISHED {
+            let golden = Golden::open(&format!("published/{golden}.golden.safetensors"));
+            let prior = Prior::open(&path(file), image).unwrap();
+            let expected = golden.f64("out_f64");
+            for mut engine in every_engine(precision) {
+                let error = relative_error(&scores(engine.as_mut(), &prior, &golden, 5), &expected);
+                let line = format!("{file} {}: {error:.1e}", engine.describe());
+                println!("{line}");
+                if error.is_nan() || error >= bound {
+                    failures.push(line);
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

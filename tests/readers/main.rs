@@ -119,6 +119,9 @@ fn mutated_published_checkpoints() {
     let seed = Seed::new("drunet.pt", std::fs::read(golden("drunet.pt")).unwrap());
     let shape = Some(ImageShape::new(3, 16, 24));
     survives(&[seed], 150, |path| Prior::open(path, shape).map(drop));
+    // A pickle that holds everything; its first bytes are the most telling ones.
+    let seed = Seed::new("edm-pickled.pkl", std::fs::read(golden("edm-pickled.pkl")).unwrap());
+    survives(&[seed], 250, |path| Prior::open(path, None).map(drop));
 }
 
 /// Beside weights that are whole.

@@ -184,7 +184,7 @@ struct Shape {
     bias: bool,
     residual: bool,
     statistics: bool,
-    prepared: bool,
+    activated: bool,
     leaves: bool,
 }
 
@@ -206,7 +206,7 @@ impl Shape {
             bias: conv.bias.is_some(),
             residual: conv.residual.is_some(),
             statistics: conv.statistics.is_some(),
-            prepared: conv.prepared.is_some(),
+            activated: conv.activated.is_some(),
             leaves: conv.leaves.is_some(),
         }
     }

@@ -10,8 +10,9 @@ use clap::Args;
 use serde::Serialize;
 
 use qcs::engine::Engine;
+use qcs::files::sha256_of;
 use qcs::methods::{self, Inputs, Method};
-use qcs::prior::Prior;
+use qcs::prior::{Prior, published};
 use qcs::problem::Problem;
 use qcs::reconstruct::Driver;
 use qcs::run::Batch;
@@ -92,6 +93,12 @@ struct Model {
     sigma_begin: Option<f32>,
     sigma_end: Option<f32>,
     levels: Option<usize>,
+    /// Of a published network: its family, what it says, the schedule of its training
+    facts: BTreeMap<&'static str, String>,
+    /// What its file does not say and was inferred
+    inferred: Vec<String>,
+    /// By the name of each of its files
+    sha256: BTreeMap<String, String>,
     metadata: BTreeMap<String, String>,
 }
 
@@ -154,7 +161,7 @@ pub fn info(args: &InfoArgs, global: &Global) -> Result<()> {
             measured.map(|(_, problem)| problem),
             args.batch,
         )?,
-        model: prior.map(|(name, prior)| model(name, prior)),
+        model: prior.map(|(name, prior)| model(name, prior)).transpose()?,
         problem: measured
             .map(|(name, measured)| problem(name.clone(), measured))
             .transpose()?,
@@ -168,9 +175,24 @@ pub fn info(args: &InfoArgs, global: &Global) -> Result<()> {
     }
 }
 
-fn model(file: &str, prior: &Prior) -> Model {
+fn model(file: &str, prior: &Prior) -> Result<Model> {
     let schedule = prior.schedule.as_ref();
-    Model {
+    let mut sha256 = BTreeMap::new();
+    // What is bundled is no file.
+    for path in published::files(&prior.source)
+        .unwrap_or_default()
+        .iter()
+        .filter(|path| path.is_file())
+    {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        sha256.insert(name, sha256_of(path)?);
+    }
+    let mut metadata: BTreeMap<String, String> = prior.metadata.clone().into_iter().collect();
+    let inferred = metadata
+        .extract_if(.., |key, _| key.starts_with("inferred."))
+        .map(|(_, note)| note);
+    let inferred = inferred.collect();
+    Ok(Model {
         file: file.to_owned(),
         network: prior.network().describe(),
         shape: prior.image().to_string(),
@@ -178,8 +200,11 @@ fn model(file: &str, prior: &Prior) -> Model {
         sigma_begin: schedule.map(|s| s.begin()),
         sigma_end: schedule.map(|s| s.end()),
         levels: schedule.map(|s| s.len()),
-        metadata: prior.metadata.clone().into_iter().collect(),
-    }
+        facts: prior.network().facts().into_iter().collect(),
+        inferred,
+        sha256,
+        metadata,
+    })
 }
 
 fn problem(file: String, problem: &Problem) -> Result<ProblemInfo> {

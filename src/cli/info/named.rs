@@ -13,7 +13,7 @@ use crate::cli::flags::is_problem;
 
 /// Whether a file is a checkpoint of PyTorch, by its name: images may be zips, too.
 fn is_checkpoint(file: &Path) -> bool {
-    let endings = ["pt", "pth", "ckpt", "bin"];
+    let endings = ["pt", "pth", "ckpt", "bin", "pkl"];
     file.extension()
         .is_some_and(|e| endings.iter().any(|ending| e.eq_ignore_ascii_case(ending)))
 }
@@ -37,13 +37,15 @@ impl Named {
         if let Some(path) = &args.problem {
             named.problem = Some((path.display().to_string(), Problem::read(path)?));
         }
-        if args.model.given() || named.prior.is_none() {
+        // A shape alone may be that of the file.
+        let names_model = args.model.model.is_some() || args.model.given() && named.prior.is_none();
+        if names_model || named.prior.is_none() {
             let (name, prior) = args.model.load()?;
             // The shipped model is told of where it could be meant.
             let fits = |(_, problem): &(String, Problem)| problem.a().cols() == prior.image().len();
             let asked = args.file.is_none() && named.problem.as_ref().is_none_or(fits);
             let meant = asked && named.images.is_none();
-            if args.model.given() || meant {
+            if names_model || meant {
                 named.prior = Some((name, prior));
             }
         }

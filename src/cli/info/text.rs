@@ -87,6 +87,15 @@ pub fn text(info: &Info) -> String {
             (Some(begin), Some(end), Some(levels)) => line("  levels", format!("{levels}, from {begin} to {end}")),
             _ => line("  levels", "not in the file".to_owned()),
         }
+        for (name, fact) in &model.facts {
+            line("", format!("{name} = {fact}"));
+        }
+        for note in &model.inferred {
+            line("  inferred", note.clone());
+        }
+        for (file, digest) in &model.sha256 {
+            line("  SHA-256", format!("{digest}  {file}"));
+        }
         for (key, value) in &model.metadata {
             let shown: String = value.chars().take(LONGEST).collect();
             let more = if shown.len() < value.len() { "…" } else { "" };

@@ -65,6 +65,7 @@ pub fn cases() -> Vec<Case> {
             cases.push(group_norm_case(shape, groups, terms, 0.0));
         }
         cases.push(group_norm_case(shape, groups, Some(Terms::Added), 300.0));
+        cases.push(faint_norm_case(shape, groups));
     }
     cases.extend([
         concat_case((1, 8, 3, 5), 16),
@@ -89,6 +90,8 @@ pub fn cases() -> Vec<Case> {
         dense_case(5, 37, 13, true),
         dense_case(3, 128, 200, true),
         dense_case(2, 5, 1, false),
+        whole_dense_case(2, 37, 13),
+        whole_dense_case(3, 40, 9),
     ]);
     cases
 }
@@ -146,14 +149,31 @@ fn resample_case(shape: Shape, how: Resampling, function: Function, is_normed: b
 
 /// `offset` moves the map far from 0.
 fn group_norm_case(shape: Shape, groups: usize, kind: Option<Terms>, offset: f32) -> Case {
+    let bound = if offset == 0.0 { 2e-6 } else { 1e-5 };
+    let map = move |v: f32| v + offset;
+    norm_case(&format!("+ {offset}"), bound, shape, groups, kind, map)
+}
+
+/// A map so faint that its variance counts no more than the floor.
+fn faint_norm_case(shape: Shape, groups: usize) -> Case {
+    norm_case("faint", 2e-6, shape, groups, Some(Terms::ScaleShift), |v| v * 2e-3)
+}
+
+fn norm_case(
+    what: &str,
+    bound: f64,
+    shape: Shape,
+    groups: usize,
+    kind: Option<Terms>,
+    map: impl Fn(f32) -> f32 + 'static + Copy,
+) -> Case {
     let (batch, channels, height, width) = shape;
     const BEFORE: usize = 3;
-    let name = format!("{} {groups} groups, {kind:?} + {offset}", named("group_norm", shape));
-    let bound = if offset == 0.0 { 2e-6 } else { 1e-5 };
+    let name = format!("{} {groups} groups, {kind:?} {what}", named("group_norm", shape));
     Case::new(name, bound, move |target| {
         let mut case = Builder::new(batch, target);
         let mut maps = feature_map(72, batch, channels, height * width);
-        maps.iter_mut().filter(|v| **v != 0.0).for_each(|v| *v += offset);
+        maps.iter_mut().filter(|v| **v != 0.0).for_each(|v| *v = map(*v));
         let (gamma, beta) = (normals(73, channels), normals(74, channels));
         let of_state = BEFORE + 2 * channels + 1;
         let all = normals(75, batch * of_state);
@@ -272,30 +292,54 @@ fn embed_case(batch: usize, width: usize, told: Told, cosines_first: bool) -> Ca
 }
 
 fn dense_case(batch: usize, inputs: usize, outputs: usize, silu: bool) -> Case {
-    Case::new(
-        format!("dense {batch}×{inputs}→{outputs} {silu}"),
+    let unit = 1.0 / (inputs as f32).sqrt();
+    let name = format!("dense {batch}×{inputs}→{outputs} {silu}");
+    layer_case(
+        name,
         SILU_BOUND,
-        move |target| {
-            let mut case = Builder::new(batch, target);
-            let (values, bias) = (normals(79, batch * inputs), normals(80, outputs));
-            let unit = 1.0 / (inputs as f32).sqrt();
-            let weights: Vec<f32> = normals(81, outputs * inputs).into_iter().map(|w| w * unit).collect();
-            let input = case.tensor(Contents::F32(inputs), &values);
-            let output = case.unset(Contents::F32(outputs));
-            let op = NetworkOp::Dense {
-                input,
-                weight: case.weight("weight", &[outputs, inputs], weights.clone()),
-                bias: case.weight("bias", &[outputs], bias.clone()),
-                silu,
-                output,
-            };
-            case.push(op);
-            case.finish(move |results| {
-                let expected = each(f32::NAN, batch, outputs, |state, output| {
-                    dense(part(&values, batch, state), &weights, &bias, silu, output);
-                });
-                Ok(absolute_error(&results.of(output), &expected))
-            })
-        },
+        [batch, inputs, outputs],
+        silu,
+        |v| v,
+        move |w| w * unit,
     )
+}
+
+/// Whole numbers, whose products take more bits than one word of an f64 has, and whose few sums are exact in f32: not a bit may be lost.
+fn whole_dense_case(batch: usize, inputs: usize, outputs: usize) -> Case {
+    let name = format!("dense {batch}×{inputs}→{outputs} of whole numbers");
+    let large = |v: f32| v.signum() * (1500.0 + (50.0 * v).round());
+    let rare = move |v: f32| if v.abs() > 1.8 { large(v) } else { 0.0 };
+    layer_case(name, 0.0, [batch, inputs, outputs], false, rare, large)
+}
+
+fn layer_case(
+    name: String,
+    bound: f64,
+    [batch, inputs, outputs]: [usize; 3],
+    silu: bool,
+    value: impl Fn(f32) -> f32 + 'static + Copy,
+    weight: impl Fn(f32) -> f32 + 'static + Copy,
+) -> Case {
+    Case::new(name, bound, move |target| {
+        let mut case = Builder::new(batch, target);
+        let values: Vec<f32> = normals(79, batch * inputs).into_iter().map(value).collect();
+        let bias: Vec<f32> = normals(80, outputs).into_iter().map(weight).collect();
+        let weights: Vec<f32> = normals(81, outputs * inputs).into_iter().map(weight).collect();
+        let input = case.tensor(Contents::F32(inputs), &values);
+        let output = case.unset(Contents::F32(outputs));
+        let op = NetworkOp::Dense {
+            input,
+            weight: case.weight("weight", &[outputs, inputs], weights.clone()),
+            bias: case.weight("bias", &[outputs], bias.clone()),
+            silu,
+            output,
+        };
+        case.push(op);
+        case.finish(move |results| {
+            let expected = each(f32::NAN, batch, outputs, |state, output| {
+                dense(part(&values, batch, state), &weights, &bias, silu, output);
+            });
+            Ok(absolute_error(&results.of(output), &expected))
+        })
+    })
 }

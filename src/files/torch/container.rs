@@ -1,25 +1,29 @@
-//! The two files `torch.save` writes: a zip archive (PyTorch 1.6 and later) and a row of pickles (before).
+//! The files that hold weights of PyTorch: the two that `torch.save` writes, a zip archive (PyTorch 1.6 and later) and a row of pickles
+//! (before), and a bare pickle.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{Cursor, Read};
 
 use zip::ZipArchive;
 
+use super::legacy;
 use super::pickle::{self, Pickle};
-use super::value::{Dtype, Heap, Storage, Strided, Value};
+use super::value::{Dtype, Heap, Place, Storage, Value};
 use crate::files::{MAX_INFLATED, MAX_INFLATION, quoted, reserve};
 
 /// The longest pickle that is read out of an archive; NCSNv2's take some 100 KB.
 const MAX_PICKLE: u64 = 64 << 20;
 
-/// Which of the two a file is.
+/// Which of them a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Container {
     /// An archive with a pickle and one entry per storage.
     Zip,
     /// Pickles one after the other, then the storages.
     Legacy,
+    /// One pickle that holds its storages, as EDM's.
+    Pickle,
 }
 
 /// The pickle of what was saved.
@@ -35,6 +39,7 @@ pub(crate) enum Rest<'f> {
     Zip(Archive<'f>),
     /// The legacy file from the object's pickle on.
     Legacy(&'f [u8]),
+    Nothing,
 }
 
 /// Where the numbers are.
@@ -42,6 +47,8 @@ pub(crate) enum Storages<'f> {
     Zip(Archive<'f>),
     /// The bytes of each storage by key.
     Legacy(HashMap<String, &'f [u8]>),
+    /// All of them in the pickle
+    Inline,
 }
 
 /// Recognises the container and takes the file apart as far as is possible before its object is unpickled.
@@ -56,13 +63,31 @@ pub(crate) fn open(bytes: &[u8]) -> Result<(SavedObject<'_>, Rest<'_>), String> 
         };
         return Ok((object, Rest::Zip(archive)));
     }
-    let rest = skip_legacy_preamble(bytes)?;
+    if bytes.get(257..262) == Some(b"ustar") {
+        return Err("is a tar archive: unpack it first, or load and save it again with a newer PyTorch".into());
+    }
+    let (container, object, rest) = if is_bare(bytes)? {
+        (Container::Pickle, bytes, Rest::Nothing)
+    } else {
+        let rest = legacy::skip_preamble(bytes, pickle::read)?;
+        (Container::Legacy, rest, Rest::Legacy(rest))
+    };
     let object = SavedObject {
-        container: Container::Legacy,
-        bytes: Cow::Borrowed(rest),
+        container,
+        bytes: Cow::Borrowed(object),
         name: "the saved object".into(),
     };
-    Ok((object, Rest::Legacy(rest)))
+    Ok((object, rest))
+}
+
+/// Whether a file is one pickle of something with parts: not the number that the older container begins with.
+fn is_bare(bytes: &[u8]) -> Result<bool, String> {
+    let is_pickle = matches!(bytes, [0x80, 2..=5, ..]);
+    match pickle::read(bytes) {
+        Ok(first) => Ok(matches!(first.root, Value::Node(_))),
+        Err(reason) if is_pickle => Err(format!("is a pickle that cannot be read: {reason}")),
+        Err(_) => Err(legacy::NEITHER.into()),
+    }
 }
 
 impl SavedObject<'_> {
@@ -77,90 +102,25 @@ impl<'f> Rest<'f> {
         let known = consistent(&object.heap)?;
         match self {
             Self::Zip(archive) => Ok(Storages::Zip(archive)),
-            Self::Legacy(rest) => locate_legacy(&rest[object.length..], &known).map(Storages::Legacy),
+            Self::Legacy(rest) => legacy::locate(&rest[object.length..], &known, pickle::read).map(Storages::Legacy),
+            Self::Nothing => Ok(Storages::Inline),
         }
     }
 }
 
-/// Type and number of elements of each storage the object refers to.
-fn consistent<'a>(heap: &Heap<'a>) -> Result<HashMap<&'a str, (Dtype, usize)>, String> {
+/// Type and number of elements of each storage outside the pickle that the object refers to.
+pub(super) fn consistent<'a>(heap: &Heap<'a>) -> Result<HashMap<&'a str, (Dtype, usize)>, String> {
     let mut known = HashMap::new();
     for &Storage {
-        key, dtype, elements, ..
+        place, dtype, elements, ..
     } in heap.storages()
     {
+        let Place::Key(key) = place else { continue };
         if *known.entry(key).or_insert((dtype, elements)) != (dtype, elements) {
             return Err(format!("storage {} is described in two ways", quoted(key)));
         }
     }
     Ok(known)
-}
-
-/// A storage is read from its start to the last byte that a tensor needs. This many times the tensors' own size is
-/// enough for every view of sense, and no file of a few kilobytes gets more.
-const MAX_SPREAD: usize = 64;
-/// What is read without asking.
-const FREE: usize = 1 << 20;
-
-impl Storages<'_> {
-    /// The values of each tensor in f32. Of a storage, only what its tensors need is held in memory.
-    ///
-    /// # Errors
-    /// Naming the tensor: if its storage is not as the pickle says, or it is not one of finite floats inside it.
-    pub fn values(&mut self, tensors: &[(String, Strided<'_>)]) -> Result<Vec<Vec<f32>>, String> {
-        let of = |name: &str, reason: String| format!("tensor {} {reason}", quoted(name));
-        let mut reaches: HashMap<&str, usize> = HashMap::new();
-        let mut sizes: HashMap<&str, usize> = HashMap::new();
-        for (name, tensor) in tensors {
-            let extent = tensor.extent().map_err(|reason| of(name, reason))?;
-            let reach = reaches.entry(tensor.storage.key).or_default();
-            *reach = extent.end.max(*reach);
-            *sizes.entry(tensor.storage.key).or_default() += tensor.count()? * tensor.dtype.size();
-        }
-        let big_endian = self.big_endian();
-        let mut all = Vec::with_capacity(tensors.len());
-        for (name, tensor) in tensors {
-            let key = tensor.storage.key;
-            let (reach, size) = (reaches[key], sizes[key]);
-            if reach > size.saturating_mul(MAX_SPREAD).saturating_add(FREE) {
-                return Err(of(
-                    name,
-                    format!(
-                        "and others take {size} bytes, spread over {reach} of their storage; the limit is                          {MAX_SPREAD} times their size: save copies of them"
-                    ),
-                ));
-            }
-            let values = self
-                .read(&tensor.storage, reach)
-                .map_err(|reason| format!("cannot be read: storage {} {reason}", quoted(key)))
-                .and_then(|storage| tensor.values(&storage[tensor.extent()?], big_endian));
-            all.push(values.map_err(|reason| of(name, reason))?);
-        }
-        Ok(all)
-    }
-
-    /// The first `reach` bytes of a storage, whose length is compared with the pickle's before any is read.
-    fn read(&mut self, storage: &Storage<'_>, reach: usize) -> Result<&[u8], String> {
-        let length = match self {
-            Self::Zip(archive) => archive.storage_length(storage.key)?,
-            Self::Legacy(ranges) => ranges.get(storage.key).ok_or("is not in the file")?.len() as u64,
-        };
-        if storage.elements as u128 * storage.dtype.size() as u128 != u128::from(length) {
-            let claimed = storage.elements;
-            return Err(format!(
-                "has {length} bytes, not the {claimed} elements that the pickle says"
-            ));
-        }
-        match self {
-            Self::Zip(archive) => archive.storage(storage.key, reach),
-            Self::Legacy(ranges) => Ok(&ranges[storage.key][..reach]),
-        }
-    }
-
-    fn big_endian(&self) -> bool {
-        // The legacy container is little-endian on every machine.
-        matches!(self, Self::Zip(archive) if archive.big_endian)
-    }
 }
 
 /// The zip archive, with the folder that all of its entries share.
@@ -169,14 +129,16 @@ pub(crate) struct Archive<'f> {
     /// Of the whole file.
     length: u64,
     folder: String,
-    big_endian: bool,
+    pub(super) big_endian: bool,
     inflated: u64,
+    /// Entries that count in it: one may be read again
+    counted: HashSet<String>,
     /// What is needed of the storage read last: the tensors of a flattened network all lie in one.
-    last: Option<(String, Vec<u8>)>,
+    pub(super) last: Option<(String, Vec<u8>)>,
 }
 
 impl<'f> Archive<'f> {
-    fn open(bytes: &'f [u8]) -> Result<Self, String> {
+    pub(super) fn open(bytes: &'f [u8]) -> Result<Self, String> {
         let zip = ZipArchive::new(Cursor::new(bytes))
             .map_err(|e| format!("is a damaged zip archive ({e}): copy or download it again"))?;
         let names = || (0..zip.len()).filter_map(|index| zip.name_for_index(index)?.ok());
@@ -201,6 +163,7 @@ impl<'f> Archive<'f> {
             folder,
             big_endian: false,
             inflated: 0,
+            counted: HashSet::new(),
             last: None,
         };
         archive.big_endian = archive.is_big_endian()?;
@@ -261,7 +224,9 @@ impl<'f> Archive<'f> {
                 "entry {entry} claims {claimed} bytes, more than the archive can hold"
             ));
         }
-        self.inflated = self.inflated.saturating_add(claimed);
+        if self.counted.insert(name.to_owned()) {
+            self.inflated = self.inflated.saturating_add(claimed);
+        }
         if self.inflated > MAX_INFLATED {
             let limit = MAX_INFLATED >> 20;
             return Err(format!(
@@ -285,148 +250,18 @@ impl<'f> Archive<'f> {
         }
     }
 
-    fn storage_length(&mut self, key: &str) -> Result<u64, String> {
+    pub(super) fn storage_length(&mut self, key: &str) -> Result<u64, String> {
         let name = self.name(&format!("data/{key}"));
         self.length_of(&name)
     }
 
     /// The first `reach` bytes of a storage, which must not be more than it has.
-    fn storage(&mut self, key: &str, reach: usize) -> Result<&[u8], String> {
+    pub(super) fn storage(&mut self, key: &str, reach: usize) -> Result<&[u8], String> {
         if self.last.as_ref().is_none_or(|(last, _)| last != key) {
             let name = self.name(&format!("data/{key}"));
             self.last = None;
             self.last = Some((key.to_owned(), self.read_start(&name, reach)?));
         }
         Ok(self.last.as_ref().map_or(&[], |(_, bytes)| bytes))
-    }
-}
-
-/// 0x1950a86a20f9469cfc6c, little-endian.
-const LEGACY_MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
-const LEGACY_PROTOCOL: i64 = 1001;
-
-/// What follows the magic number, the protocol's version and the machine's properties, a pickle each.
-fn skip_legacy_preamble(bytes: &[u8]) -> Result<&[u8], String> {
-    const NEITHER: &str = "is no PyTorch checkpoint: neither a zip archive nor the older row of pickles";
-    if bytes.get(257..262) == Some(b"ustar") {
-        return Err("is a tar archive: unpack it first, or load and save it again with a newer PyTorch".into());
-    }
-    let magic = pickle::read(bytes).map_err(|_| NEITHER)?;
-    if !matches!(magic.root, Value::Long(number) if number == LEGACY_MAGIC) {
-        return Err(NEITHER.into());
-    }
-    let rest = &bytes[magic.length..];
-    let protocol = pickle::read(rest).map_err(|reason| format!("the version of the file: {reason}"))?;
-    if !matches!(protocol.root, Value::Int(LEGACY_PROTOCOL)) {
-        return Err("has an unknown version of PyTorch's old format".into());
-    }
-    let rest = &rest[protocol.length..];
-    let machine = pickle::read(rest).map_err(|reason| format!("the description of the machine: {reason}"))?;
-    Ok(&rest[machine.length..])
-}
-
-/// The list of keys, then for each storage its number of elements and the elements.
-fn locate_legacy<'f>(
-    bytes: &'f [u8],
-    known: &HashMap<&str, (Dtype, usize)>,
-) -> Result<HashMap<String, &'f [u8]>, String> {
-    let keys = pickle::read(bytes).map_err(|reason| format!("the list of storages: {reason}"))?;
-    let list = keys.heap.items(keys.root).ok_or("the list of storages is no list")?;
-    let mut rest = &bytes[keys.length..];
-    let mut located = HashMap::new();
-    for &key in list {
-        let Value::Str(key) = key else {
-            return Err(format!("the list of storages holds {}", keys.heap.describe(key)));
-        };
-        let entry = quoted(key);
-        let &(dtype, elements) = known
-            .get(key)
-            .ok_or_else(|| format!("storage {entry} belongs to no tensor"))?;
-        let (count, values) = rest
-            .split_first_chunk()
-            .ok_or_else(|| format!("is truncated before storage {entry}"))?;
-        if u64::from_le_bytes(*count) != elements as u64 {
-            let count = u64::from_le_bytes(*count);
-            return Err(format!(
-                "storage {entry} has {count} elements, not the {elements} that the pickle says"
-            ));
-        }
-        let length = elements
-            .checked_mul(dtype.size())
-            .filter(|&length| length <= values.len());
-        let length = length.ok_or_else(|| format!("is truncated inside storage {entry} of {elements} elements"))?;
-        let (data, after) = values.split_at(length);
-        located.insert(key.to_owned(), data);
-        rest = after;
-    }
-    Ok(located)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write;
-
-    /// An archive with one storage of so many zeros, as f32.
-    fn archive(elements: usize) -> Vec<u8> {
-        let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
-        for (name, bytes) in [("a/data.pkl", vec![]), ("a/data/0", vec![0; 4 * elements])] {
-            zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
-            zip.write_all(&bytes).unwrap();
-        }
-        zip.finish().unwrap().into_inner()
-    }
-
-    fn tensor(elements: usize, shape: &[usize], strides: &[usize]) -> (String, Strided<'static>) {
-        let storage = Storage {
-            key: "0",
-            dtype: Dtype::F32,
-            elements,
-            first: 0,
-            length: elements,
-        };
-        let tensor = Strided {
-            storage,
-            dtype: Dtype::F32,
-            offset: 0,
-            shape: shape.to_vec(),
-            strides: strides.to_vec(),
-        };
-        ("w".into(), tensor)
-    }
-
-    #[test]
-    fn a_storage_is_held_only_as_far_as_its_tensors_reach() {
-        let bytes = archive(1 << 20);
-        let mut storages = Storages::Zip(Archive::open(&bytes).unwrap());
-        let tensors = [tensor(1 << 20, &[2, 3], &[3, 1]), tensor(1 << 20, &[4], &[5])];
-        let values = storages.values(&tensors).unwrap();
-        assert_eq!((values[0].len(), values[1].len()), (6, 4));
-        let Storages::Zip(archive) = storages else {
-            unreachable!()
-        };
-        // 3·5 + 1 elements of the second tensor.
-        assert_eq!(archive.last.unwrap().1.capacity(), 64);
-    }
-
-    #[test]
-    fn tensors_spread_over_a_huge_storage_are_refused_with_the_limit() {
-        let bytes = archive(1 << 20);
-        let mut storages = Storages::Zip(Archive::open(&bytes).unwrap());
-        let reason = storages.values(&[tensor(1 << 20, &[2], &[1_000_000])]).unwrap_err();
-        assert!(reason.contains("`w`") && reason.contains("64 times"), "{reason}");
-    }
-
-    #[test]
-    fn a_storage_of_another_length_than_the_pickle_says_is_refused_unread() {
-        let mut bytes = archive(1 << 20);
-        let at = bytes.windows(8).position(|name| name == b"a/data/0").unwrap();
-        // Damaged as well: who reads it complains of that.
-        bytes[at + 20] ^= 1;
-        let mut storages = Storages::Zip(Archive::open(&bytes).unwrap());
-        let reason = storages.values(&[tensor(6, &[6], &[1])]).unwrap_err();
-        assert!(reason.contains("4194304 bytes, not the 6 elements"), "{reason}");
-        let reason = storages.values(&[tensor(1 << 20, &[6], &[1])]).unwrap_err();
-        assert!(reason.contains("damaged"), "{reason}");
     }
 }

@@ -4,7 +4,8 @@
 //! not to matter and leave an [`Node::Opaque`] behind. Any other call is refused by name: no checkpoint of weights
 //! needs it, and a file that would run commands under `torch.load` should not pass for a good one.
 
-use super::value::{Dtype, Global, Heap, Node, Storage, Strided, Value};
+use super::value::{Dtype, Global, Heap, Node, Place, Storage, Strided, Value};
+use super::{legacy, pickle};
 
 /// Modules whose functions may be called in a checkpoint without mattering to the weights.
 const IGNORED_MODULES: &[&str] = &[
@@ -84,6 +85,18 @@ fn call_simple<'a>(heap: &mut Heap<'a>, function: Global<'a>, items: &[Value<'a>
             Ok(heap.push(Node::Dict(entries)))
         }
         ("collections", "defaultdict") => Ok(heap.push(Node::Dict(Vec::new()))),
+        // A storage as a file of its own: how it is pickled without torch.save.
+        ("torch.storage", "_load_from_bytes") => match items {
+            _ if heap.is_storage => Err("a storage holds another".into()),
+            &[Value::Bytes(blob)] => {
+                heap.charge(pickle::MAX_STORAGE_STEPS)?;
+                let storage = legacy::storage(blob).map_err(|reason| format!("a storage: {reason}"))?;
+                Ok(heap.push(Node::Storage(storage)))
+            }
+            _ => Err(format!("{function} is not given bytes")),
+        },
+        // An object of EDM and its kin that carries the source of its class, which is not looked at.
+        ("torch_utils.persistence", "_reconstruct_persistent_obj") => persistent_object(heap, function, items),
         ("copyreg" | "copy_reg", "_reconstructor") => {
             let class = items
                 .first()
@@ -117,6 +130,22 @@ fn pairs<'a>(heap: &mut Heap<'a>, list: Value<'a>) -> Result<Option<Vec<(Value<'
         _ => None,
     };
     Ok(items.and_then(|items| items.into_iter().map(pair).collect()))
+}
+
+/// {type: 'class', class_name, state, …}
+fn persistent_object<'a>(heap: &mut Heap<'a>, function: Global<'a>, items: &[Value<'a>]) -> Result<Value<'a>, String> {
+    let part = |name: &str| items.first().and_then(|&meta| heap.get(meta, name));
+    match (part("type"), part("class_name"), part("state")) {
+        (Some(Value::Str("class")), Some(Value::Str(name)), Some(state)) => {
+            let class = Global {
+                module: function.module,
+                name,
+            };
+            let state = Some(state);
+            Ok(heap.push(Node::Object { class, state }))
+        }
+        _ => Err(format!("{function} is given no class with its name and state")),
+    }
 }
 
 /// An object of `class`, as yet without attributes.
@@ -170,7 +199,7 @@ pub(super) fn load_persistent<'a>(heap: &mut Heap<'a>, id: Value<'a>) -> Result<
                 return Err("a view of a storage exceeds it".into());
             }
             Storage {
-                key,
+                place: Place::Key(key),
                 dtype,
                 elements,
                 first,
@@ -254,7 +283,6 @@ fn size(value: i64) -> Result<usize, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pickle;
     use super::*;
 
     #[test]
@@ -277,7 +305,8 @@ mod tests {
             let bytes = id(view);
             let pickle = pickle::read(&bytes).unwrap();
             let storage = pickle.heap.storages().next().unwrap();
-            assert_eq!((storage.key, storage.dtype, storage.elements), ("k", Dtype::F64, 10));
+            assert!(matches!(storage.place, Place::Key("k")));
+            assert_eq!((storage.dtype, storage.elements), (Dtype::F64, 10));
             assert_eq!((storage.first, storage.length), expected);
         }
         assert!(pickle::read(&id(b"U\x01vK\x02K\x09\x87")).is_err());

@@ -22,16 +22,28 @@ pub(crate) struct Pickle<'a> {
 
 /// Runs the pickle at the beginning of `input`; the error is the reason in words.
 pub(crate) fn read(input: &[u8]) -> Result<Pickle<'_>, String> {
+    run(input, MAX_STEPS, Heap::default())
+}
+
+/// Instructions in each pickle of a storage alone: PyTorch writes some 40. The same bytes can be named again and again.
+pub(super) const MAX_STORAGE_STEPS: usize = 128;
+
+/// The same for one of the pickles of a storage alone, inside of which there is no other.
+pub(super) fn read_of_storage(input: &[u8]) -> Result<Pickle<'_>, String> {
+    run(input, MAX_STORAGE_STEPS, Heap::of_storage())
+}
+
+fn run<'a>(input: &'a [u8], steps: usize, heap: Heap<'a>) -> Result<Pickle<'a>, String> {
     let mut machine = Machine {
         input,
         at: 0,
         stack: Vec::new(),
         marks: Vec::new(),
         memo: HashMap::new(),
-        heap: Heap::default(),
+        heap,
     };
     let mut start = 0;
-    for _ in 0..MAX_STEPS {
+    for _ in 0..steps {
         start = machine.at;
         match machine.step() {
             Ok(None) => {}
@@ -46,7 +58,7 @@ pub(crate) fn read(input: &[u8]) -> Result<Pickle<'_>, String> {
         }
     }
     Err(format!(
-        "the pickle has more than {MAX_STEPS} instructions (byte {start}): no checkpoint of weights"
+        "the pickle has more than {steps} instructions (byte {start}): no checkpoint of weights"
     ))
 }
 
@@ -89,8 +101,8 @@ impl<'a> Machine<'a> {
             0x8a => self.long::<1>()?,
             0x8b => self.long::<4>()?,
             b'G' => {
-                self.take(8)?;
-                self.stack.push(Value::Float);
+                let value = f64::from_be_bytes(self.array()?);
+                self.stack.push(Value::Float(value));
             }
 
             0x8c => self.text::<1>()?,
@@ -275,13 +287,13 @@ impl<'a> Machine<'a> {
     fn string<const N: usize>(&mut self) -> Result<(), String> {
         let bytes = self.counted::<N>()?;
         self.stack
-            .push(std::str::from_utf8(bytes).map_or(Value::Bytes, Value::Str));
+            .push(std::str::from_utf8(bytes).map_or(Value::Bytes(bytes), Value::Str));
         Ok(())
     }
 
     fn bytes<const N: usize>(&mut self) -> Result<(), String> {
-        self.counted::<N>()?;
-        self.stack.push(Value::Bytes);
+        let bytes = self.counted::<N>()?;
+        self.stack.push(Value::Bytes(bytes));
         Ok(())
     }
 

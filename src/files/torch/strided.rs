@@ -115,7 +115,7 @@ fn outside() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::value::Storage;
+    use super::super::value::{Place, Storage};
     use super::*;
 
     impl Strided<'_> {
@@ -129,7 +129,7 @@ mod tests {
     fn tensor(shape: &[usize], strides: &[usize], offset: usize) -> Strided<'static> {
         Strided {
             storage: Storage {
-                key: "0",
+                place: Place::Key("0"),
                 dtype: Dtype::F32,
                 elements: 6,
                 first: 0,

@@ -13,9 +13,9 @@ pub(crate) enum Value<'a> {
     Int(i64),
     /// An integer beyond 64 bits, as little-endian two's complement.
     Long(&'a [u8]),
-    Float,
+    Float(f64),
     Str(&'a str),
-    Bytes,
+    Bytes(&'a [u8]),
     Global(Global<'a>),
     Node(Id),
 }
@@ -50,10 +50,10 @@ pub(crate) enum Node<'a> {
     Tensor(Box<Strided<'a>>),
 }
 
-/// A block of numbers outside the pickle, or a part of one.
+/// A block of numbers, or a part of one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Storage<'a> {
-    pub key: &'a str,
+    pub place: Place<'a>,
     pub dtype: Dtype,
     /// Elements of the whole block.
     pub elements: usize,
@@ -61,6 +61,15 @@ pub(crate) struct Storage<'a> {
     pub first: usize,
     /// Elements of the part.
     pub length: usize,
+}
+
+/// Where the bytes of a storage are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place<'a> {
+    /// Outside the pickle, under this key
+    Key(&'a str),
+    /// In the pickle
+    Inline(&'a [u8]),
 }
 
 /// A strided view of a storage.
@@ -101,6 +110,8 @@ impl Dtype {
 pub(crate) struct Heap<'a> {
     nodes: Vec<Node<'a>>,
     copied: usize,
+    /// Whether the pickle is that of a storage alone
+    pub is_storage: bool,
 }
 
 /// Items that may be copied from container to container in all. A pickle of a few bytes can name the same long list
@@ -108,6 +119,13 @@ pub(crate) struct Heap<'a> {
 const MAX_COPIED: usize = 1 << 20;
 
 impl<'a> Heap<'a> {
+    pub fn of_storage() -> Self {
+        Self {
+            is_storage: true,
+            ..Self::default()
+        }
+    }
+
     pub fn push(&mut self, node: Node<'a>) -> Value<'a> {
         // The unpickler stops long before 2³² steps, and a step makes one node at most.
         self.nodes.push(node);
@@ -183,9 +201,9 @@ impl<'a> Heap<'a> {
             Value::None => "None".into(),
             Value::Bool => "a bool".into(),
             Value::Int(_) | Value::Long(_) => "an int".into(),
-            Value::Float => "a float".into(),
+            Value::Float(_) => "a float".into(),
             Value::Str(_) => "a string".into(),
-            Value::Bytes => "bytes".into(),
+            Value::Bytes(_) => "bytes".into(),
             Value::Global(global) => format!("the name {global}"),
             Value::Node(Id(id)) => match &self.nodes[id as usize] {
                 Node::Tuple(items) => format!("a tuple of {}", items.len()),

@@ -1,22 +1,26 @@
 //! NCSNv2 checkpoints as found in the wild, written by `torch.save`, into safetensors.
 //!
 //! The file is read without executing any of it (`files::torch`), the set of weights chosen (`state_dict`) and compared
-//! with the network (`network`), and the result opened as any prior before it is written.
+//! with the network (`network`), and each tensor written before the next is read.
 
+mod checkpoint;
+mod module;
 mod network;
 mod state_dict;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::published::{Loaded, Tensors, is_checkpoint, is_published};
-use super::{Depth, Ncsnv2, Prior, Schedule, square};
-use crate::files::half::F16;
-use crate::files::safetensors::{self, Slice, Tensor};
+pub use super::published::Written;
+use super::published::{Tensors, Translation, of_bytes, of_folder};
+use super::{Depth, Ncsnv2, Schedule};
+use crate::files::safetensors::{self, Awaited};
 pub use crate::files::torch::Container;
-use crate::files::{quoted, torch, write_atomically};
-use crate::{Error, ImageShape, Result};
-use state_dict::{FIRST, SIGMAS};
+use crate::files::torch::Strided;
+use crate::files::write_atomically;
+use crate::{Error, Result};
+pub(in crate::prior) use checkpoint::Checkpoint;
+use state_dict::SIGMAS;
 
 /// What to convert, and into what.
 #[derive(Clone, Debug, Default)]
@@ -117,20 +121,60 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions) -> Result<
     }
     let bytes = crate::files::map(input)?;
     let bad = |reason: String| Error::bad_file(input, reason);
-    let (converted, weights) = read(&bytes, options).map_err(bad)?;
-    let metadata = metadata(input, &converted);
-    let file = serialise(&weights, &metadata, options.f16).map_err(bad)?;
-    // Only what the program itself can open is worth writing. The weights do not depend on the size of the images.
-    let shape = square(converted.channels, converted.image_size.unwrap_or(network::ANY_SIZE));
-    let prior = Prior::from_bytes(input, &file, Some(shape))?;
-    write_atomically(output, |out| {
-        out.write_all(&file).map_err(|e| Error::io(output, "write", e))
-    })?;
-    Ok(Converted {
-        parameters: prior.parameter_count(),
-        schedule: prior.schedule,
-        ..converted
+    let converted = Checkpoint::open(&bytes, options.raw, |checkpoint| {
+        write(checkpoint, input, output, options)
+    });
+    converted.map_err(bad)?.map_err(|e| match e {
+        Error::Usage(reason) => bad(reason),
+        other => other,
     })
+}
+
+/// The file of an NCSNv2, one tensor after the other.
+fn write(checkpoint: &Checkpoint<'_>, input: &Path, output: &Path, options: &ConvertOptions) -> Result<Converted> {
+    let chosen = checkpoint.chosen;
+    let Ncsnv2 { ngf, depth, image } = network::check(chosen).map_err(Error::usage)?;
+    let levels = match checkpoint.shape(SIGMAS) {
+        Some(_) => Some(checkpoint.values(SIGMAS).map_err(Error::usage)?),
+        None => None,
+    };
+    let image_size = options
+        .image_size
+        .or_else(|| state_dict::image_size(checkpoint.object).filter(|&size| network::is_image_size(depth, size)))
+        .or_else(|| network::published_image_size(image.channels, levels.as_ref()?));
+    let is_weight = |name: &str| name != SIGMAS;
+    let count = |(name, tensor): &(String, Strided<'_>)| match is_weight(name) {
+        true => tensor.shape.iter().product(),
+        false => 0,
+    };
+    let converted = Converted {
+        container: checkpoint.container,
+        weights: chosen.weights,
+        entry: chosen.entry.clone(),
+        ngf,
+        depth,
+        channels: image.channels,
+        image_size,
+        // Only what the program itself can open is worth writing.
+        schedule: levels.map(Schedule::new).transpose()?,
+        parameters: chosen.tensors.iter().map(count).sum(),
+    };
+    // The noise levels first: they are f32 in any case and so keep the rest aligned.
+    let mut order: Vec<&(String, Strided<'_>)> = chosen.tensors.iter().collect();
+    order.sort_by_key(|(name, _)| is_weight(name));
+    let awaited = order.into_iter().map(|(name, tensor)| Awaited {
+        name,
+        shape: &tensor.shape,
+        f16: options.f16 && is_weight(name),
+    });
+    let tensors: Vec<Awaited<'_>> = awaited.collect();
+    let metadata = metadata(input, &converted);
+    write_atomically(output, |out| {
+        safetensors::write_streamed(out, output, &tensors, &metadata, |at| {
+            checkpoint.values(tensors[at].name).map_err(Error::usage)
+        })
+    })?;
+    Ok(converted)
 }
 
 /// Converts a published network of another family than NCSNv2, a folder, a checkpoint or safetensors under its authors' names, into the
@@ -138,100 +182,21 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions) -> Result<
 ///
 /// # Errors
 /// As [`convert`].
-pub fn convert_published(input: &Path, output: &Path, options: &ConvertOptions) -> Result<Option<Prior>> {
+pub fn convert_published(input: &Path, output: &Path, options: &ConvertOptions) -> Result<Option<Written>> {
     let side = options.image_size.map(|size| (size, size));
-    let prior = if input.is_dir() {
-        Prior::open_folder(input, side)?
-    } else {
-        let bytes = crate::files::map(input)?;
-        let is_ncsnv2 = |checkpoint: Checkpoint| checkpoint.loaded.shape(FIRST).is_some();
-        if !is_checkpoint(&bytes) {
-            let read = |file: &safetensors::TensorFile<'_>| Ok(file.text("network").is_none() && is_published(file));
-            if !safetensors::read_bytes(input, &bytes, read)? {
-                return Ok(None);
-            }
-            let shape = |channels| side.map(|(height, width)| ImageShape::new(channels, height, width));
-            let prior = Prior::from_bytes(input, &bytes, None);
-            match prior {
-                Err(_) if side.is_some() => Prior::from_bytes(input, &bytes, shape(3))
-                    .or_else(|_| Prior::from_bytes(input, &bytes, shape(1)))?,
-                prior => prior?,
-            }
-        } else if Checkpoint::read(&bytes, options.raw).map_or(true, is_ncsnv2) {
-            return Ok(None);
-        } else {
-            Prior::of_checkpoint(input, &bytes, options.raw, side)?
-        }
+    let write = |translation: Translation, tensors: &dyn Tensors| {
+        let mut written = None;
+        write_atomically(output, |out| {
+            written = Some(translation.write(tensors, input, options.f16, out)?);
+            Ok(())
+        })?;
+        Ok(written)
     };
-    write_atomically(output, |out| prior.write_units(input, options.f16, out))?;
-    // Only what the program itself can open is worth keeping.
-    Prior::open(output, None).map(Some)
-}
-
-/// The state dict of a checkpoint, read into memory.
-pub(in crate::prior) struct Checkpoint {
-    pub loaded: Loaded,
-    /// Where in the checkpoint it was
-    pub entry: String,
-}
-
-impl Checkpoint {
-    /// The moving average, or the plain weights if `raw`. The error is the reason in words.
-    pub fn read(bytes: &[u8], raw: bool) -> Result<Self, String> {
-        let (saved, rest) = torch::open(bytes)?;
-        let object = saved.unpickle()?;
-        let mut storages = rest.locate(&object)?;
-        let chosen = state_dict::choose(&object, raw)?;
-        let values = storages.values(&chosen.tensors)?;
-        let tensors = chosen.tensors.iter().zip(values);
-        let loaded = Loaded::of(tensors.map(|((name, tensor), values)| (name.clone(), tensor.shape.clone(), values)));
-        Ok(Self {
-            loaded,
-            entry: chosen.entry,
-        })
+    if input.is_dir() {
+        return of_folder(input, side, write);
     }
-}
-
-/// A tensor of the state dict, in f32.
-struct Weight {
-    name: String,
-    shape: Vec<usize>,
-    values: Vec<f32>,
-}
-
-/// The chosen tensors; the error is the reason in words.
-fn read(bytes: &[u8], options: &ConvertOptions) -> Result<(Converted, Vec<Weight>), String> {
-    let (saved, rest) = torch::open(bytes)?;
-    let object = saved.unpickle()?;
-    let mut storages = rest.locate(&object)?;
-    let chosen = state_dict::choose(&object, options.raw)?;
-    let Ncsnv2 { ngf, depth, image } = network::check(&chosen)?;
-    let channels = image.channels;
-
-    let values = storages.values(&chosen.tensors)?;
-    let weight = |((name, tensor), values): (&(String, torch::Strided<'_>), _)| Weight {
-        name: name.clone(),
-        shape: tensor.shape.clone(),
-        values,
-    };
-    let weights: Vec<Weight> = chosen.tensors.iter().zip(values).map(weight).collect();
-    let levels = weights.iter().find(|weight| weight.name == SIGMAS);
-    let image_size = options
-        .image_size
-        .or_else(|| state_dict::image_size(&object).filter(|&size| network::is_image_size(depth, size)))
-        .or_else(|| network::published_image_size(channels, &levels?.values));
-    let converted = Converted {
-        container: saved.container,
-        weights: chosen.weights,
-        entry: chosen.entry,
-        ngf,
-        depth,
-        channels,
-        image_size,
-        schedule: None,
-        parameters: 0,
-    };
-    Ok((converted, weights))
+    let written = of_bytes(input, &crate::files::map(input)?, options.raw, side, write)?;
+    Ok(written.flatten())
 }
 
 fn metadata(input: &Path, converted: &Converted) -> BTreeMap<&'static str, String> {
@@ -246,41 +211,4 @@ fn metadata(input: &Path, converted: &Converted) -> BTreeMap<&'static str, Strin
     ]);
     metadata.extend(converted.image_size.map(|size| ("image_size", size.to_string())));
     metadata
-}
-
-/// The file's bytes, the noise levels first: they are f32 in any case and so keep the rest aligned.
-fn serialise(weights: &[Weight], metadata: &BTreeMap<&str, String>, f16: bool) -> Result<Vec<u8>, String> {
-    let mut halves = Vec::new();
-    if f16 {
-        for weight in weights {
-            halves.push(narrow(weight)?);
-        }
-    }
-    let mut order: Vec<usize> = (0..weights.len()).collect();
-    order.sort_by_key(|&i| weights[i].name != SIGMAS);
-    let written = |i: usize| {
-        let Weight { name, shape, values } = &weights[i];
-        let values = match halves.get(i) {
-            Some(halves) if name != SIGMAS => Slice::F16(halves),
-            _ => Slice::F32(values),
-        };
-        Tensor::new(name, shape, values)
-    };
-    let tensors: Vec<Tensor<'_>> = order.into_iter().map(written).collect();
-    let mut file = Vec::new();
-    safetensors::write(&mut file, &tensors, metadata).expect("memory takes every write");
-    Ok(file)
-}
-
-fn narrow(weight: &Weight) -> Result<Vec<F16>, String> {
-    let halves: Vec<F16> = weight.values.iter().map(|&value| F16::from_f32(value)).collect();
-    match halves.iter().position(|value| !value.is_finite()) {
-        Some(at) if weight.name != SIGMAS => {
-            let (name, value) = (quoted(&weight.name), weight.values[at]);
-            Err(format!(
-                "tensor {name} holds {value}, too large for f16: convert to f32"
-            ))
-        }
-        _ => Ok(halves),
-    }
 }

@@ -1,11 +1,12 @@
 //! Which of a checkpoint's dicts is the network's state dict, and what they are called.
 //!
 //! Known roots: NCSNv2's list [model, optimiser, epoch, step, EMA], a dict with entries such as `model` and `ema`, and
-//! a bare state dict. A set of weights is recognised by its first convolution, not by its place.
+//! a bare state dict. A network that was pickled whole, as EDM's, is the set of its parameters and buffers (`module`). A set of weights is recognised by its first convolution, not by its place.
 
 use std::collections::HashMap;
 
 use super::Weights;
+use super::module::{self, Walk};
 use crate::files::quoted;
 use crate::files::torch::{Id, Node, Pickle, Strided, Value};
 use crate::prior::published::FIRSTS;
@@ -39,6 +40,8 @@ pub(super) fn choose<'a>(pickle: &Pickle<'a>, raw: bool) -> Result<Chosen<'a>, S
     let search = &mut Search {
         pickle,
         known: HashMap::new(),
+        walk: Walk::new(pickle),
+        scanned: 0,
     };
     if let Some(weights) = search.weights(pickle.root, 0) {
         return Ok(Chosen {
@@ -105,6 +108,9 @@ struct Search<'p, 'a> {
     pickle: &'p Pickle<'a>,
     /// What each dict looked into was found to hold: a pickle may name the same one a million times.
     known: HashMap<Id, Option<Value<'a>>>,
+    walk: Walk<'p, 'a>,
+    /// Entries looked through so far: many objects may share the same ones.
+    scanned: usize,
 }
 
 impl<'a> Search<'_, 'a> {
@@ -131,6 +137,7 @@ impl<'a> Search<'_, 'a> {
     /// The state dict in `value`, or in a wrapper around it; or a list of averaged tensors without names.
     fn weights(&mut self, value: Value<'a>, depth: usize) -> Option<Value<'a>> {
         const DEEPEST: usize = 3;
+        const MOST_SCANNED: usize = 1 << 24;
         let Value::Node(id) = value else {
             return None;
         };
@@ -138,9 +145,12 @@ impl<'a> Search<'_, 'a> {
             return known;
         }
         let heap = &self.pickle.heap;
-        let found = if let Some(entries) = heap.entries(value) {
+        self.scanned += heap.entries(value).map_or(0, <[_]>::len);
+        let found = if self.scanned > MOST_SCANNED {
+            None
+        } else if let Some(entries) = heap.entries(value) {
             let first = |entry: &(Value<'a>, Value<'a>)| matches!(entry.0, Value::Str(key) if is_first(bare(key)));
-            if entries.iter().any(first) {
+            if entries.iter().any(first) || self.walk.any(value, |name| is_first(bare(name))) {
                 Some(value)
             } else if depth < DEEPEST {
                 let inside = |name| heap.get(value, name);
@@ -177,7 +187,7 @@ fn is_first(name: &str) -> bool {
 }
 
 /// A name without the prefixes that `DataParallel` and EDM's wrapper add.
-fn bare(name: &str) -> &str {
+pub(super) fn bare(name: &str) -> &str {
     let mut name = name;
     while let Some(rest) = name.strip_prefix("module.").or_else(|| name.strip_prefix("model.")) {
         name = rest;
@@ -191,6 +201,9 @@ fn named_tensors<'a>(
     weights: Value<'a>,
     entry: &str,
 ) -> Result<Vec<(String, Strided<'a>)>, String> {
+    if module::is_module(pickle, weights) {
+        return module::tensors(pickle, weights, entry);
+    }
     let entries = pickle.heap.entries(weights).unwrap_or_default();
     let mut tensors = HashMap::with_capacity(entries.len());
     let mut order = Vec::new();

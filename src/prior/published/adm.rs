@@ -169,6 +169,7 @@ pub fn translate(tensors: &dyn Tensors, side: Side) -> Result<Translation, Strin
     Ok(builder.finish(Frame {
         family: "guided-diffusion's UNetModel (ADM)".into(),
         image: ImageShape::new(channels, height, image_width),
+        trained: (levels == 6).then_some((256, 256)),
         output: Output::Epsilon,
         level: Some(Level {
             steps: Some(Steps::LINEAR),

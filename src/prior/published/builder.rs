@@ -63,6 +63,8 @@ pub struct Builder {
 pub struct Frame {
     pub family: String,
     pub image: ImageShape,
+    /// Height and width of the images of the training, where they are known
+    pub trained: Option<(usize, usize)>,
     pub output: Output,
     pub level: Option<Level>,
     pub groups: usize,
@@ -248,6 +250,8 @@ impl Builder {
             parts: self.parts,
             ignored: self.ignored,
             notes: self.notes,
+            trained: frame.trained,
+            entry: None,
         }
     }
 }

@@ -43,13 +43,11 @@ pub fn translate(tensors: &dyn Tensors, side: Side) -> Result<Translation, Strin
     if levels == 0 {
         return Err("tensor `down.0.block.0.conv1.weight` is missing".into());
     }
-    let (height, image_width) = match (side, levels) {
-        (Some(side), _) => side,
-        (None, 6) => (256, 256),
-        (None, 4) => (32, 32),
-        (None, 5) => (64, 64),
-        _ => return Err("does not say the size of its images: say their shape".into()),
-    };
+    let usual = [(4, 32), (5, 64), (6, 256)].into_iter().find(|&(of, _)| of == levels);
+    let usual = usual.map(|(_, size)| (size, size));
+    let (height, image_width) = side
+        .or(usual)
+        .ok_or("does not say the size of its images: say their shape")?;
     let mut builder = Builder::new(LEAVES, channels, 1.0);
     let attention = |builder: &mut Builder, name: &str| builder.attention_of(name, 1, ["q", "k", "v"], "proj_out");
     builder.level("temb.dense.0", "temb.dense.1");
@@ -96,6 +94,7 @@ pub fn translate(tensors: &dyn Tensors, side: Side) -> Result<Translation, Strin
     Ok(builder.finish(Frame {
         family: "DDIM's U-Net".into(),
         image: ImageShape::new(channels, height, image_width),
+        trained: usual,
         output: Output::Epsilon,
         level: Some(Level {
             steps: Some(Steps::LINEAR),

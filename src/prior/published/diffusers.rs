@@ -63,6 +63,16 @@ impl Folder {
     }
 }
 
+impl Folder {
+    /// All of them: the weights, the settings of the network and those of the process.
+    pub fn files(self) -> Vec<PathBuf> {
+        let configs = [Some(self.config), self.scheduler].into_iter().flatten();
+        std::iter::once(self.weights)
+            .chain(configs.map(|config| config.path))
+            .collect()
+    }
+}
+
 impl Config {
     /// # Errors
     /// [`Error::BadFile`] or [`Error::Io`], naming the file.
@@ -441,18 +451,20 @@ pub fn translate(folder: &Folder, tensors: &dyn Tensors, side: super::Side) -> R
         Some(Value::Null) => None,
         _ => Some(config.whole("attention_head_dim", 8)?),
     };
-    let (height, width) = match (side, config.get("sample_size")) {
-        (Some(side), _) => side,
-        (None, Some(Value::Array(_))) => match config.sizes("sample_size", &[])?[..] {
-            [height, width] => (height, width),
+    let trained = match config.get("sample_size") {
+        Some(Value::Array(_)) => match config.sizes("sample_size", &[])?[..] {
+            [height, width] => Some((height, width)),
             _ => return Err(config.wrong("sample_size", "a side, or height and width, are wanted")),
         },
-        (None, Some(_)) => {
+        Some(_) => {
             let side = config.whole("sample_size", 1)?;
-            (side, side)
+            Some((side, side))
         }
-        (None, None) => return Err(bad("lacks `sample_size`: say the images' shape".into())),
+        None => None,
     };
+    let (height, width) = side
+        .or(trained)
+        .ok_or_else(|| bad("lacks `sample_size`: say the images' shape".into()))?;
     let mut model = Model {
         tensors,
         builder: Builder::new(LEAVES, channels, 1.0),
@@ -507,6 +519,7 @@ pub fn translate(folder: &Folder, tensors: &dyn Tensors, side: super::Side) -> R
     Ok(model.builder.finish(Frame {
         family: "diffusers UNet2DModel".into(),
         image: ImageShape::new(channels, height, width),
+        trained,
         output,
         level: Some(level),
         groups,

@@ -95,6 +95,7 @@ pub fn translate(tensors: &dyn Tensors, side: Side) -> Result<Translation, Strin
     Ok(builder.finish(Frame {
         family: "DRUNet".into(),
         image: ImageShape::new(channels, height, image_width),
+        trained: None,
         output: Output::Denoised,
         level: None,
         groups: 1,

@@ -152,6 +152,7 @@ pub fn translate(tensors: &dyn Tensors) -> Result<Translation, String> {
     Ok(builder.finish(Frame {
         family: family.into(),
         image: ImageShape::new(channels, finest, finest),
+        trained: Some((finest, finest)),
         output: Output::Edm,
         level: Some(Level {
             steps: None,

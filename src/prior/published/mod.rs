@@ -20,10 +20,13 @@ use std::collections::{HashMap, HashSet};
 use super::units::UnitNetwork;
 use super::{Prior, parameters};
 use crate::files::quoted;
+use crate::plan::Param;
 use builder::{Arrangement, Part};
 pub use diffusers::is_folder;
-pub(super) use open::{is_checkpoint, is_published};
-pub use source::{Loaded, Tensors};
+pub use open::files;
+pub(super) use open::{is_checkpoint, of_bytes, of_folder};
+pub use source::Tensors;
+pub use write::Written;
 
 /// What a front end makes of a set of tensors.
 pub struct Translation {
@@ -34,6 +37,10 @@ pub struct Translation {
     ignored: Vec<String>,
     /// What the file does not say and was inferred, for people
     pub notes: Vec<String>,
+    /// Height and width of the images of the training, where they are known
+    trained: Option<(usize, usize)>,
+    /// Where in a checkpoint the tensors were
+    entry: Option<String>,
 }
 
 /// What the caller knows of the images, where the file does not say.
@@ -44,7 +51,7 @@ fn translate(tensors: &dyn Tensors, side: Side) -> Result<Translation, String> {
     let has = |name: &str| tensors.shape(name).is_some();
     if has("all_modules.0.weight") || has("all_modules.0.W") {
         Err("score_sde's NCSN++ with its filters is not supported".into())
-    } else if has("first_stage_model.decoder.conv_in.weight") || has("model.diffusion_model.input_blocks.0.0.weight") {
+    } else if LATENT.into_iter().any(has) {
         Err("a latent model: its images are those of an encoder, not pixels".into())
     } else if has("input_blocks.0.0.weight") {
         adm::translate(tensors, side)
@@ -61,8 +68,19 @@ fn translate(tensors: &dyn Tensors, side: Side) -> Result<Translation, String> {
     }
 }
 
+/// Those of latent models; names in a checkpoint have lost their `model.`.
+const LATENT: [&str; 3] = [
+    "first_stage_model.decoder.conv_in.weight",
+    "model.diffusion_model.input_blocks.0.0.weight",
+    "diffusion_model.input_blocks.0.0.weight",
+];
+
 /// The tensors that families are recognised by.
-pub(in crate::prior) const FIRSTS: [&str; 6] = [
+pub(in crate::prior) const FIRSTS: [&str; 10] = [
+    LATENT[0],
+    LATENT[1],
+    LATENT[2],
+    "all_modules.0.W",
     "input_blocks.0.0.weight",
     "m_head.weight",
     "map_layer0.weight",
@@ -72,66 +90,92 @@ pub(in crate::prior) const FIRSTS: [&str; 6] = [
 ];
 
 impl Translation {
-    /// The prior, each weight read, checked and arranged. The error is the reason in words.
-    fn prior(mut self, tensors: &dyn Tensors) -> Result<Prior, String> {
+    /// Every weight, after all names and shapes of the tensors were compared with it. The error is the reason in words, and names the
+    /// first tensor that disagrees.
+    fn check(&self, tensors: &dyn Tensors) -> Result<Vec<Param>, String> {
         self.network.check().map_err(|e| e.to_string())?;
+        let family = &self.network.family;
         let mut unused: HashSet<String> = tensors.names().into_iter().collect();
         for name in &self.ignored {
             unused.remove(name);
         }
-        let mut weights = HashMap::new();
-        for param in parameters(&self.network) {
-            let parts = self.parts.remove(&param.name);
-            let parts = parts.unwrap_or_else(|| panic!("{} has no source: a front end is wrong", param.name));
-            let mut values = Vec::with_capacity(param.shape.iter().product());
-            for part in &parts {
+        let params = parameters(&self.network);
+        for Param { name, shape } in &params {
+            let parts = self.parts_of(name);
+            let mut found = 0;
+            for part in parts {
                 unused.remove(&part.name);
-                values.extend(part.values(tensors, &param.shape)?);
+                found += part.fit(tensors, shape)?;
             }
-            if values.len() != param.shape.iter().product::<usize>() {
-                let (name, found) = (quoted(&parts[0].name), values.len());
-                let family = &self.network.family;
+            if found != shape.iter().product::<usize>() {
+                let name = quoted(&parts[0].name);
                 return Err(format!(
-                    "tensor {name} gives {found} values, but this network ({family}) needs {:?}",
-                    param.shape
+                    "tensor {name} gives {found} values, but this network ({family}) needs {shape:?}"
                 ));
             }
+        }
+        match unused.iter().min() {
+            Some(name) => {
+                let name = quoted(name);
+                Err(format!(
+                    "unknown tensor {name}: not a weight of this network ({family})"
+                ))
+            }
+            None => Ok(params),
+        }
+    }
+
+    fn parts_of(&self, weight: &str) -> &[Part] {
+        let parts = self.parts.get(weight);
+        parts.unwrap_or_else(|| panic!("{weight} has no source: a front end is wrong"))
+    }
+
+    /// The values of a weight that was checked. The error is the reason in words.
+    fn weight(&self, param: &Param, tensors: &dyn Tensors) -> Result<Vec<f32>, String> {
+        let mut values = Vec::with_capacity(param.shape.iter().product());
+        for part in self.parts_of(&param.name) {
+            values.extend(part.values(tensors)?);
+        }
+        Ok(values)
+    }
+
+    /// What is known beside the weights, as the metadata of a file.
+    fn metadata(&self) -> HashMap<String, String> {
+        let notes = self.notes.iter().enumerate();
+        let mut metadata: HashMap<String, String> = notes
+            .map(|(at, note)| (format!("inferred.{}", at + 1), note.clone()))
+            .collect();
+        let trained = self.trained.map(|(height, width)| format!("{height},{width}"));
+        metadata.extend(trained.map(|size| (TRAINED.to_owned(), size)));
+        metadata.extend(self.entry.clone().map(|entry| ("entry".to_owned(), entry)));
+        metadata
+    }
+
+    /// The prior, each weight read, checked and arranged. The error is the reason in words.
+    fn prior(self, tensors: &dyn Tensors) -> Result<Prior, String> {
+        let mut weights = HashMap::new();
+        for param in self.check(tensors)? {
+            let values = self.weight(&param, tensors)?;
             weights.insert(param.name, values);
         }
-        if let Some(name) = unused.iter().min() {
-            let (name, family) = (quoted(name), &self.network.family);
-            return Err(format!(
-                "unknown tensor {name}: not a weight of this network ({family})"
-            ));
-        }
+        let metadata = self.metadata();
         let schedule = self.network.schedule();
         let mut prior = Prior::new(self.network, schedule, weights);
-        prior.metadata.extend(
-            self.notes
-                .iter()
-                .enumerate()
-                .map(|(at, note)| (format!("inferred.{}", at + 1), note.clone())),
-        );
+        prior.metadata = metadata;
         Ok(prior)
     }
 }
 
+/// The metadata that tell the size of the images of the training, "height,width".
+pub const TRAINED: &str = "trained_at";
+
 impl Part {
-    /// Of the weight of this shape. The error is the reason in words.
-    fn values(&self, tensors: &dyn Tensors, shape: &[usize]) -> Result<Vec<f32>, String> {
+    /// How many values of a weight of this shape the tensor gives. The error is the reason in words.
+    fn fit(&self, tensors: &dyn Tensors, shape: &[usize]) -> Result<usize, String> {
         let name = quoted(&self.name);
         let found = tensors
             .shape(&self.name)
             .ok_or_else(|| format!("tensor {name} is missing"))?;
-        let mut values = tensors.values(&self.name)?;
-        if let Some(at) = values.iter().position(|v| !v.is_finite()) {
-            return Err(format!("tensor {name} is not finite at element {at}"));
-        }
-        // A matrix and a 1×1 convolution are the same.
-        let squeezed = |shape: &[usize]| {
-            let ones = shape.iter().rev().take_while(|&&size| size == 1).count();
-            shape[..shape.len() - ones.min(shape.len().saturating_sub(1))].to_vec()
-        };
         let (found, wanted) = (squeezed(&found), squeezed(shape));
         let inside = |found: &[usize]| found.get(1..).unwrap_or_default() == wanted.get(1..).unwrap_or_default();
         let fits = !found.is_empty()
@@ -149,6 +193,21 @@ impl Part {
             return Err(format!(
                 "tensor {name} has shape {found:?}, which does not fit {wanted:?}"
             ));
+        }
+        let rows = match &self.arrangement {
+            Arrangement::Rows(Some(rows)) => rows.len(),
+            _ => found[0],
+        };
+        Ok(rows * found[1..].iter().product::<usize>())
+    }
+
+    /// Of a tensor that fits. The error is the reason in words.
+    fn values(&self, tensors: &dyn Tensors) -> Result<Vec<f32>, String> {
+        let found = squeezed(&tensors.shape(&self.name).unwrap_or_default());
+        let mut values = tensors.values(&self.name)?;
+        if let Some(at) = values.iter().position(|v| !v.is_finite()) {
+            let name = quoted(&self.name);
+            return Err(format!("tensor {name} is not finite at element {at}"));
         }
         match &self.arrangement {
             Arrangement::Rows(None) => {}
@@ -178,4 +237,10 @@ impl Part {
         values.iter_mut().for_each(|value| *value *= self.factor);
         Ok(values)
     }
+}
+
+/// A shape without the ones at its end: a matrix and a 1×1 convolution are the same.
+fn squeezed(shape: &[usize]) -> Vec<usize> {
+    let ones = shape.iter().rev().take_while(|&&size| size == 1).count();
+    shape[..shape.len() - ones.min(shape.len().saturating_sub(1))].to_vec()
 }

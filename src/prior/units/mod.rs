@@ -282,6 +282,19 @@ impl Network for UnitNetwork {
         });
     }
 
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let schedule = match self.level.as_ref().map(|level| level.steps.as_ref()) {
+            Some(Some(steps)) => steps.to_string(),
+            Some(None) => "levels told by their logarithm".to_owned(),
+            None => "levels told in a channel of the input".to_owned(),
+        };
+        vec![
+            ("family", self.family.clone()),
+            ("parametrisation", self.output.name().to_owned()),
+            ("schedule", schedule),
+        ]
+    }
+
     fn config(&self) -> Option<String> {
         Some(serde_json::to_string(self).expect("a list of units is plain data"))
     }

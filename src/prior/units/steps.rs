@@ -86,6 +86,20 @@ impl Steps {
     }
 }
 
+impl std::fmt::Display for Steps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { first, last, count, .. } = self;
+        let (least, most) = self.range();
+        match self.betas {
+            Betas::Linear => write!(f, "{count} steps, variances linear from {first} to {last}"),
+            Betas::ScaledLinear => write!(f, "{count} steps, variances with linear roots from {first} to {last}"),
+            Betas::Cosine => write!(f, "{count} steps by a squared cosine"),
+            Betas::Sigmoid => write!(f, "{count} steps, variances by a sigmoid from {first} to {last}"),
+        }?;
+        write!(f, ": sigma {least:.4} to {most:.4}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

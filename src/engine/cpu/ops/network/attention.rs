@@ -22,8 +22,10 @@ impl CpuSession<'_> {
     }
 }
 
-/// Pixels whose products are made at a time: their sums stay in registers.
+/// Pixels whose products are made at a time, with so many vectors of keys, or of values: their sums stay in registers, and are enough to
+/// hide the time that one sum waits for the last.
 const QUERIES: usize = 4;
+const VECTORS: usize = 2;
 
 /// The shape of an attention.
 #[derive(Clone, Copy)]
@@ -130,33 +132,20 @@ fn some_queries<F: F32x8, D: F64x4>(work: &Work<'_>, products: &mut [f32]) {
     let keys = &work.keys[(work.image * blocks + work.head * of_head) * BLOCK * padded..];
     let query = |i: usize| (work.first + i.min(count - 1)) * BLOCK;
     let scale = 1.0 / ((of_head * BLOCK) as f32).sqrt();
-    for key in (0..padded).step_by(BLOCK) {
-        let mut sums = [F::splat(0.0); QUERIES];
-        for block in 0..of_head {
-            for c in 0..BLOCK {
-                let k = F::load(&keys[(block * BLOCK + c) * padded + key..]);
-                for (i, sum) in sums.iter_mut().enumerate() {
-                    *sum = k.mul_add(F::splat(q[block * plane + query(i) + c]), *sum);
-                }
-            }
-        }
-        for (i, sum) in sums.into_iter().enumerate() {
-            sum.mul(F::splat(scale)).store(&mut products[i * padded + key..]);
-        }
+    let queries = |block: usize, c: usize| std::array::from_fn(|i| q[block * plane + query(i) + c]);
+    let channels = of_head * BLOCK;
+    let wide = padded / (VECTORS * BLOCK) * VECTORS * BLOCK;
+    for key in (0..wide).step_by(VECTORS * BLOCK) {
+        products_of::<F, VECTORS>(keys, channels, padded, key, queries, scale, products);
+    }
+    for key in (wide..padded).step_by(BLOCK) {
+        products_of::<F, 1>(keys, channels, padded, key, queries, scale, products);
     }
     let mut shares = [0f32; QUERIES];
     for (row, share) in products.chunks_exact_mut(padded).zip(&mut shares) {
         *share = softmax::<F>(row, pixels);
     }
-    for block in 0..of_head {
-        let values = &v[block * plane..][..plane];
-        let mut sums = [F::splat(0.0); QUERIES];
-        for (key, value) in values.chunks_exact(BLOCK).enumerate() {
-            let value = F::load(value);
-            for (i, sum) in sums.iter_mut().enumerate() {
-                *sum = value.mul_add(F::splat(products[i * padded + key]), *sum);
-            }
-        }
+    let store = |block: usize, sums: [F; QUERIES]| {
         let to = (work.image * blocks + work.head * of_head + block) * plane;
         for (i, sum) in sums.into_iter().enumerate().take(count) {
             let to = to + (work.first + i) * BLOCK;
@@ -164,7 +153,69 @@ fn some_queries<F: F32x8, D: F64x4>(work: &Work<'_>, products: &mut [f32]) {
             sum.mul(F::splat(shares[i]))
                 .store(unsafe { work.output.part(to..to + BLOCK) });
         }
+    };
+    let wide = of_head / VECTORS * VECTORS;
+    for block in (0..wide).step_by(VECTORS) {
+        let sums = sums_of::<F, VECTORS>(&v[block * plane..], plane, products, padded);
+        sums.into_iter()
+            .enumerate()
+            .for_each(|(n, sums)| store(block + n, sums));
     }
+    for block in wide..of_head {
+        let [sums] = sums_of::<F, 1>(&v[block * plane..], plane, products, padded);
+        store(block, sums);
+    }
+}
+
+/// Products of some pixels with N vectors of keys, from `key` on; each sums over the channels of the head in their order.
+#[inline(always)]
+fn products_of<F: F32x8, const N: usize>(
+    keys: &[f32],
+    channels: usize,
+    padded: usize,
+    key: usize,
+    queries: impl Fn(usize, usize) -> [f32; QUERIES],
+    scale: f32,
+    products: &mut [f32],
+) {
+    let mut sums = [[F::splat(0.0); QUERIES]; N];
+    for channel in 0..channels {
+        let row = &keys[channel * padded + key..][..N * BLOCK];
+        let k: [F; N] = std::array::from_fn(|n| F::load(&row[n * BLOCK..]));
+        for (i, query) in queries(channel / BLOCK, channel % BLOCK).into_iter().enumerate() {
+            let query = F::splat(query);
+            for n in 0..N {
+                sums[n][i] = k[n].mul_add(query, sums[n][i]);
+            }
+        }
+    }
+    for (n, sums) in sums.into_iter().enumerate() {
+        for (i, sum) in sums.into_iter().enumerate() {
+            sum.mul(F::splat(scale))
+                .store(&mut products[i * padded + key + n * BLOCK..]);
+        }
+    }
+}
+
+/// Sums of the values of N blocks of channels, weighted for some pixels; each sums over the keys in their order.
+#[inline(always)]
+fn sums_of<F: F32x8, const N: usize>(
+    values: &[f32],
+    plane: usize,
+    products: &[f32],
+    padded: usize,
+) -> [[F; QUERIES]; N] {
+    let mut sums = [[F::splat(0.0); QUERIES]; N];
+    for key in 0..plane / BLOCK {
+        let v: [F; N] = std::array::from_fn(|n| F::load(&values[n * plane + key * BLOCK..]));
+        for i in 0..QUERIES {
+            let weight = F::splat(products[i * padded + key]);
+            for n in 0..N {
+                sums[n][i] = v[n].mul_add(weight, sums[n][i]);
+            }
+        }
+    }
+    sums
 }
 
 /// Turns products into weights, and gives one over their sum.
