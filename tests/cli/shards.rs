@@ -152,7 +152,7 @@ fn a_shard_that_is_told_of_its_end_saves_and_goes_on_where_it_is_requeued() {
     };
     for signal in ["USR1", "KILL"] {
         let mut running = Running::start(&place, &shard(5));
-        let checkpoint = place.path("parts/shard-5-of-8/checkpoint-ep.safetensors");
+        let checkpoint = place.path("parts/shard-5-of-8/checkpoint-diag.safetensors");
         let before = std::fs::read(&checkpoint).ok();
         running.wait_for("QCS-SGM");
         wait_for_other(&checkpoint, before.as_deref());

@@ -51,8 +51,15 @@ fn scores(
     result
 }
 
-/// Checks every tensor of a golden file whose name starts with `prefix` on these engines.
-fn check(engines: &mut [Box<dyn Engine>], file: &str, prefix: &str, likelihood: Likelihood, sigma: f64) {
+/// Checks every tensor of a golden file whose name starts with `prefix` on these engines. Bounds are ten times the largest error of
+/// portable code, AVX2, sm_70 and sm_80.
+fn check(
+    engines: &mut [Box<dyn Engine>],
+    (file, sigma): (&str, f64),
+    prefix: &str,
+    likelihood: Likelihood,
+    bound: f64,
+) {
     let golden = Golden::open(file);
     let shape = golden.shape("A");
     let matrix = || Matrix::from_f64(shape[0], shape[1], golden.f64("A")).unwrap();
@@ -69,7 +76,7 @@ fn check(engines: &mut [Box<dyn Engine>], file: &str, prefix: &str, likelihood: 
             let score = scores(engine.as_mut(), &problem, likelihood, &x, beta.parse().unwrap(), 2);
             let error = relative_error(&score, &golden.f64(&name));
             println!("{} {file} {name}: {error:.1e}", engine.describe());
-            assert!(error < 1e-3, "{} {file} {name}: {error:e}", engine.describe());
+            assert!(error < bound, "{} {file} {name}: {error:e}", engine.describe());
         }
         checked += 1;
     }
@@ -80,20 +87,20 @@ fn check(engines: &mut [Box<dyn Engine>], file: &str, prefix: &str, likelihood: 
 fn ep_and_diag_agree_with_the_oracle_for_every_level_and_bit_count() {
     let mut engines = every_engine(Precision::Fp32);
     for file in ["ep_small_M32_N64.safetensors", "ep_mnist_M400_N784.safetensors"] {
-        check(&mut engines, file, "score_ep_exact_b", ep(5), 0.05);
-        check(&mut engines, file, "score_diag_exact_b", diag(), 0.05);
+        check(&mut engines, (file, 0.05), "score_ep_exact_b", ep(5), 1.7e-6);
+        check(&mut engines, (file, 0.05), "score_diag_exact_b", diag(), 1.7e-6);
     }
 }
 
 #[test]
 fn ep_and_diag_agree_with_the_oracle_on_ill_conditioned_matrices() {
     let mut engines = every_engine(Precision::Fp32);
-    for (file, sigma) in [
+    for hard in [
         ("ep_hard_kappa1e3_M64_N144.safetensors", 0.05),
         ("ep_hard_kappa1e6_M48_N108.safetensors", 0.001),
     ] {
-        check(&mut engines, file, "ep_b", ep(5), sigma);
-        check(&mut engines, file, "diag_b", diag(), sigma);
+        check(&mut engines, hard, "ep_b", ep(5), 2.6e-5);
+        check(&mut engines, hard, "diag_b", diag(), 2.9e-7);
     }
 }
 
@@ -104,21 +111,21 @@ fn ep_reaches_its_fixed_point_from_either_start_and_damped() {
     for engine in CpuEngine::every(2) {
         engines.push(Box::new(engine));
     }
-    for (file, sigma) in [
-        ("ep_hard_kappa1e3_M64_N144.safetensors", 0.05),
-        ("ep_hard_kappa1e6_M48_N108.safetensors", 0.001),
+    for (hard, bound) in [
+        (("ep_hard_kappa1e3_M64_N144.safetensors", 0.05), 1.9e-5),
+        (("ep_hard_kappa1e6_M48_N108.safetensors", 0.001), 7.2e-4),
     ] {
-        check(&mut engines, file, "epconv_b", ep(200), sigma);
+        check(&mut engines, hard, "epconv_b", ep(200), bound);
         let matched = Likelihood::Ep(Ep {
             iterations: 200,
             start: EpStart::Matched,
         });
-        check(&mut engines, file, "epconv_b", matched, sigma);
+        check(&mut engines, hard, "epconv_b", matched, bound);
         let settled = Likelihood::Settled(SettledEp {
             iterations: 400,
             tolerance: 1e-9,
         });
-        check(&mut engines, file, "epconv_b", settled, sigma);
+        check(&mut engines, hard, "epconv_b", settled, bound);
     }
 }
 

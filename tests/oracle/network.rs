@@ -64,8 +64,11 @@ pub fn scores(engine: &mut dyn Engine, prior: &Prior, golden: &Golden, batch: us
     result
 }
 
+/// Ten times the largest error of portable code, AVX2, sm_70 and sm_80.
+const BOUND: f64 = 1.8e-5;
+
 #[test]
-fn networks_agree_with_float64_within_1e_4_on_every_engine() {
+fn networks_agree_with_float64_on_every_engine() {
     let unet = |widths: &[usize], blocks: usize, image: ImageShape| UNet {
         widths: widths.to_vec(),
         blocks,
@@ -110,7 +113,7 @@ fn networks_agree_with_float64_within_1e_4_on_every_engine() {
             for (image, (score, expected)) in score.chunks(n).zip(expected.chunks(n)).enumerate() {
                 let error = relative_error(score, expected);
                 println!("{name} image {image} {}: {error:.1e}", engine.describe());
-                assert!(error < 1e-4, "{name}, image {image}, {}: {error:e}", engine.describe());
+                assert!(error < BOUND, "{name}, image {image}, {}: {error:e}", engine.describe());
             }
         }
     }
