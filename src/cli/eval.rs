@@ -367,7 +367,7 @@ impl<'a> Subject<'a> {
     ) -> Result<(Images, Option<usize>)> {
         let folder = RunFolder::new(path);
         if folder.config().exists() && folder.truth().exists() {
-            return Ok((load_images(&folder.truth(), &LoadOptions::default())?, args.first));
+            return Ok((load_images(folder.truth(), &LoadOptions::default())?, args.first));
         }
         if is_problem(path) {
             let problem = Problem::read(path)?;

@@ -28,7 +28,7 @@ fn constants() -> [u32; 64] {
 
 /// The first 32 bits of the fractional parts of a root of the first primes. f64 has 53 bits, of which the whole part takes at most 5.
 fn fractions<const N: usize>(root: impl Fn(f64) -> f64) -> [u32; N] {
-    let is_prime = |n: &u32| (2..*n).take_while(|d| d * d <= *n).all(|d| n % d != 0);
+    let is_prime = |n: &u32| (2..*n).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
     let mut primes = (2u32..).filter(is_prime);
     std::array::from_fn(|_| {
         let root = root(f64::from(primes.next().expect("there is always another prime")));

@@ -79,9 +79,9 @@ pub trait Algorithm {
 
     /// Whether it reads the spectrum of A, which is [factorised](crate::engine::Engine::factorise) for it.
     fn needs_spectrum(&self, given: Inputs<'_>, target: &dyn Target) -> bool {
-        let of_plan = |pass: &Box<dyn Pass + '_>| pass.compile(1, target).plan.needs_spectrum();
         let direct = self.on_host(given).is_some_and(|direct| direct.needs_spectrum());
-        direct || self.passes(given).iter().any(of_plan)
+        let mut passes = self.passes(given).into_iter();
+        direct || passes.any(|pass| pass.compile(1, target).plan.needs_spectrum())
     }
 
     /// The result, from what the passes left.

@@ -105,7 +105,7 @@ fn images(place: &Place, shape: ImageShape, count: usize) {
         .collect();
     let images = Images::new(shape, data);
     let sides = [count, shape.channels, shape.height, shape.width];
-    npy::write(&place.path("images.npy"), &sides, &images.data).unwrap();
+    npy::write(place.path("images.npy"), &sides, &images.data).unwrap();
 }
 
 #[test]

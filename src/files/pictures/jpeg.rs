@@ -36,6 +36,9 @@ pub(super) fn sides(bytes: &[u8]) -> Result<(usize, usize), String> {
     begin(bytes).map(|(_, sides)| sides)
 }
 
+/// A decoder behind the headers, height and width.
+type Begun<'a> = (JpegDecoder<ZCursor<&'a [u8]>>, (usize, usize));
+
 /// The limit is checked here, in words of ours, before anything is allocated.
 fn options() -> DecoderOptions {
     DecoderOptions::default()
@@ -45,7 +48,7 @@ fn options() -> DecoderOptions {
 }
 
 /// Reads the headers.
-fn begin(bytes: &[u8]) -> Result<(JpegDecoder<ZCursor<&[u8]>>, (usize, usize)), String> {
+fn begin(bytes: &[u8]) -> Result<Begun<'_>, String> {
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options());
     decoder.decode_headers().map_err(|e| words(&e))?;
     let (width, height) = decoder.dimensions().unwrap_or_default();

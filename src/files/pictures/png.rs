@@ -44,8 +44,11 @@ pub(super) fn sides(bytes: &[u8]) -> Result<(usize, usize), String> {
     begin(bytes).map(|(_, sides)| sides)
 }
 
+/// A decoder behind the header, height and width.
+type Begun<'a> = (Decoder<Cursor<&'a [u8]>>, (usize, usize));
+
 /// Reads the header.
-fn begin(bytes: &[u8]) -> Result<(Decoder<Cursor<&[u8]>>, (usize, usize)), String> {
+fn begin(bytes: &[u8]) -> Result<Begun<'_>, String> {
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: MAX_EXTRAS });
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);

@@ -108,7 +108,7 @@ fn check_frame<'a>(pickle: &Pickle<'a>, module: Value<'a>) -> Result<(), String>
         return Err(format!("its network stands in {class}: only EDMPrecond is supported"));
     }
     match pickle.heap.get(module, "sigma_data") {
-        Some(Value::Float(deviation)) if deviation == 0.5 => Ok(()),
+        Some(Value::Float(0.5)) => Ok(()),
         Some(Value::Float(deviation)) => Err(format!("its `sigma_data` is {deviation}: only 0.5 is supported")),
         _ => Err("its EDMPrecond has no `sigma_data`".into()),
     }
