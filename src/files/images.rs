@@ -67,7 +67,7 @@ const BRIGHT: f32 = 16.0;
 
 /// Loads grey or RGB images as `[B, C, H, W]` in [0, 1].
 ///
-/// `path` names something [bundled](super::bundled), or is a folder of PNG and JPEG files (in the order of their names), one such file, an idx file,
+/// `path` names something [`bundled`], or is a folder of PNG and JPEG files (in the order of their names), one such file, an idx file,
 /// plain or gzipped, an `.npy` array or an `.npz` archive (its first array that looks like images, or
 /// the one named by `file.npz:name`). Only the images asked for are read. Arrays are `[B,H,W]`, `[B,C,H,W]` or `[B,H,W,C]`. Bytes are divided
 /// by 255; floats must lie in [0, 1] already.

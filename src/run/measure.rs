@@ -39,7 +39,7 @@ enum Source {
 options! {
     /// y = Q(Ax + n) for images from a file or folder.
     pub struct MeasureConfig {
-        /// A file or folder that [`load_images`](crate::files::load_images) reads, or [`bundled::DIGITS`]
+        /// A file or folder that [`load_images`](crate::files::load_images) reads, or a bundled name
         pub images: String,
         /// Index of the first image to take [default: 0]
         pub first: usize = "I",
