@@ -23,19 +23,21 @@ def read(path):
         return {k: f.get_tensor(k).float() for k in names}, f.metadata() or {}
 
 
-def build(network, channels, ngf, blocks, norms, sigmas):
-    """An untrained network. `blocks` and `norms` are a U-Net's alone."""
+def build(network, channels, ngf, blocks, norms, fourth, sigmas):
+    """An untrained network. `blocks`, `norms` and `fourth`, the width of a fourth resolution (0: none), are a U-Net's alone."""
     if network == "unet":
-        return UNet(channels, [ngf, 2 * ngf, 4 * ngf], blocks, sigmas, LevelTerms if norms == "level" else InstanceNormPlus)
+        widths = [ngf, 2 * ngf, 4 * ngf] + [fourth] * (fourth > 0)
+        return UNet(channels, widths, blocks, sigmas, LevelTerms if norms == "level" else InstanceNormPlus)
     return NCSNv2(channels, ngf, sigmas)
 
 
 def shape(tensors):
-    """(network, channels, ngf, blocks, norms) of a prior's tensors."""
+    """(network, channels, ngf, blocks, norms, fourth) of a prior's tensors."""
     ngf, inputs = tensors["begin_conv.weight"].shape[:2]
     blocks = sum(name.startswith("down.0.") and name.endswith(".conv1.weight") for name in tensors)
     norms = "level" if "normalizer.weight" in tensors else "instance"
-    return ("unet", inputs - 1, ngf, blocks, norms) if blocks else ("ncsnv2", inputs, ngf, 2, norms)
+    fourth = tensors["down.3.0.conv1.weight"].shape[0] if "down.3.0.conv1.weight" in tensors else 0
+    return ("unet", inputs - 1, ngf, blocks, norms, fourth) if blocks else ("ncsnv2", inputs, ngf, 2, norms, 0)
 
 
 def load(path):

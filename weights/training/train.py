@@ -33,7 +33,7 @@ CLIP = 1.0  # gradient norm of the per-pixel loss: every step at first, one step
 SAVE_SECONDS = 120
 PHOTO_EMPHASIS = 3.6  # mean weight of levels log-uniform in 0.03 to 1.5
 STANDING = ("step", "steps_before", "decay_start", "validation", "seconds", "began")
-FIXED = dict(dataset="mnist", network="ncsnv2", ngf=24, blocks=2, norms="instance", seed=1, sigma_begin=17.0, sigma_end=0.01, sigma_top=50.0)  # a run's identity
+FIXED = dict(dataset="mnist", network="ncsnv2", ngf=24, blocks=2, norms="instance", fourth=0, seed=1, sigma_begin=17.0, sigma_end=0.01, sigma_top=50.0)  # a run's identity
 
 
 def batch(images, args, step, level_error=0.0):
@@ -67,7 +67,7 @@ class Run:
         dims = self.channels * self.image_size**2
         count = levels.count(self.args.sigma_begin, self.args.sigma_end, dims)
         sigmas = geometric(self.args.sigma_begin, self.args.sigma_end, count)
-        net = prior.build(self.args.network, self.channels, self.args.ngf, self.args.blocks, self.args.norms, sigmas)
+        net = prior.build(self.args.network, self.channels, self.args.ngf, self.args.blocks, self.args.norms, self.args.fourth, sigmas)
         # NHWC is the layout oneDNN's convolutions want: 10 % faster here than NCHW.
         return net.to(memory_format=torch.channels_last)
 
@@ -80,7 +80,9 @@ class Run:
             if tensors["begin_conv.weight"].shape[0] < self.args.ngf:
                 tensors = widen(tensors, self.args.ngf, self.args.seed)
             if self.args.network == "unet":  # blocks that the file lacks begin as the identity, which they are before training
-                tensors = {**self.net.state_dict(), **tensors}
+                known, tensors = tensors, {**self.net.state_dict(), **tensors}
+            if self.args.fourth and not prior.shape(known)[-1]:  # a resolution that the file lacks begins without a say
+                tensors.update({name: torch.zeros_like(tensors[name]) for name in ("grow.2.weight", "grow.2.bias")})
             self.net.load_state_dict(tensors)
         self.ema.load_state_dict(self.net.state_dict())
 
@@ -164,15 +166,15 @@ def source_state(args):
         known.update({key: state["args"][key] for key in FIXED if key in state["args"]})
     elif path:
         tensors, metadata = prior.read(path)
-        network, _, ngf, blocks, norms = prior.shape(tensors)
-        known.update(dataset=metadata.get("dataset", FIXED["dataset"]), network=network, ngf=ngf, blocks=blocks, norms=norms)
+        network, _, ngf, blocks, norms, fourth = prior.shape(tensors)
+        known.update(dataset=metadata.get("dataset", FIXED["dataset"]), network=network, ngf=ngf, blocks=blocks, norms=norms, fourth=fourth)
     for key, value in known.items():
         flag, asked = "--" + key.replace("_", "-"), getattr(args, key)
         if asked is None:
             setattr(args, key, value)
         elif path and asked != value and (state or key in ("network", "norms")):
             raise SystemExit(f"{path}: was trained with {flag} {value}; start another --out")
-        elif path and key in ("ngf", "blocks") and asked < value:
+        elif path and key in ("ngf", "blocks", "fourth") and asked < value:
             raise SystemExit(f"{path}: has {flag} {value} and cannot be made smaller; give that or more")
     return state
 
@@ -245,6 +247,7 @@ def main():
     add("--network", choices=["ncsnv2", "unet"])
     add("--ngf", type=int, help="first width; may be more than that of the .safetensors it starts from")
     add("--blocks", type=int, help="of a U-Net, at each resolution down and up; may be more than those of the .safetensors it starts from")
+    add("--fourth", type=int, metavar="WIDTH", help="of a U-Net: feature maps at an eighth of the image's resolution; 0: none. May be new to the .safetensors it starts from")
     add("--norms", choices=["instance", "level"], help="of a U-Net: InstanceNorm++, or scales and shifts by the level alone, for images of any size")
     add("--sigma-begin", type=float, help="largest level; see levels.py")
     add("--sigma-end", type=float)
