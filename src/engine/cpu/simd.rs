@@ -106,13 +106,9 @@ macro_rules! dispatch_wide {
 }
 pub(crate) use dispatch_wide;
 
-/// Eight f32. Loads and stores panic unless the slice holds eight values from its start.
-pub trait F32x8: Copy {
-    /// Two blocks of eight side by side.
-    type Pair: F32x16;
+/// Arithmetic on several f32 at once.
+pub trait Floats: Copy {
     fn splat(value: f32) -> Self;
-    fn load(from: &[f32]) -> Self;
-    fn store(self, to: &mut [f32]);
     /// self·a + b
     fn mul_add(self, a: Self, b: Self) -> Self;
     fn add(self, other: Self) -> Self;
@@ -131,15 +127,23 @@ pub trait F32x8: Copy {
     fn where_positive(self, condition: Self, other: Self) -> Self;
 }
 
-/// Sixteen f32. Loads and stores panic unless the slice holds sixteen values from its start.
-pub trait F32x16: Copy {
-    /// How many of them can be summed in registers at once.
-    const SUMS: usize;
-    fn splat(value: f32) -> Self;
+/// Eight f32. Loads and stores panic unless the slice holds eight values from its start.
+pub trait F32x8: Floats {
+    /// Two blocks of eight side by side.
+    type Pair: F32x16<Half = Self>;
     fn load(from: &[f32]) -> Self;
     fn store(self, to: &mut [f32]);
-    /// self·a + b
-    fn mul_add(self, a: Self, b: Self) -> Self;
+}
+
+/// Sixteen f32: two of [`F32x8`]. Loads and stores panic unless the slice holds sixteen values from its start.
+pub trait F32x16: Floats {
+    type Half: F32x8<Pair = Self>;
+    /// How many of them can be summed in registers at once.
+    const SUMS: usize;
+    fn load(from: &[f32]) -> Self;
+    fn store(self, to: &mut [f32]);
+    fn of_halves(halves: [Self::Half; 2]) -> Self;
+    fn halves(self) -> [Self::Half; 2];
 }
 
 /// Four f64. Loads and stores panic unless the slice holds four values from its start.
@@ -156,12 +160,9 @@ pub trait F64x4: Copy {
 }
 
 /// Two registers of eight; twelve sums leave four of AVX2's sixteen registers for the factors.
-impl<F: F32x8> F32x16 for [F; 2] {
+impl<F: F32x8<Pair = Self>> F32x16 for [F; 2] {
+    type Half = F;
     const SUMS: usize = 6;
-    #[inline(always)]
-    fn splat(value: f32) -> Self {
-        [F::splat(value); 2]
-    }
     #[inline(always)]
     fn load(from: &[f32]) -> Self {
         [F::load(from), F::load(&from[8..])]
@@ -172,24 +173,69 @@ impl<F: F32x8> F32x16 for [F; 2] {
         self[1].store(&mut to[8..]);
     }
     #[inline(always)]
-    fn mul_add(self, a: Self, b: Self) -> Self {
-        [self[0].mul_add(a[0], b[0]), self[1].mul_add(a[1], b[1])]
+    fn of_halves(halves: [F; 2]) -> Self {
+        halves
+    }
+    #[inline(always)]
+    fn halves(self) -> [F; 2] {
+        self
     }
 }
 
-impl F32x8 for [f32; 8] {
-    type Pair = [Self; 2];
+impl<F: Floats> Floats for [F; 2] {
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        [F::splat(value); 2]
+    }
+    #[inline(always)]
+    fn mul_add(self, a: Self, b: Self) -> Self {
+        [self[0].mul_add(a[0], b[0]), self[1].mul_add(a[1], b[1])]
+    }
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        [self[0].add(other[0]), self[1].add(other[1])]
+    }
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        [self[0].sub(other[0]), self[1].sub(other[1])]
+    }
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        [self[0].mul(other[0]), self[1].mul(other[1])]
+    }
+    #[inline(always)]
+    fn div(self, other: Self) -> Self {
+        [self[0].div(other[0]), self[1].div(other[1])]
+    }
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        [self[0].max(other[0]), self[1].max(other[1])]
+    }
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        [self[0].min(other[0]), self[1].min(other[1])]
+    }
+    #[inline(always)]
+    fn round(self) -> Self {
+        [self[0].round(), self[1].round()]
+    }
+    #[inline(always)]
+    fn exp2_integer(self) -> Self {
+        [self[0].exp2_integer(), self[1].exp2_integer()]
+    }
+    #[inline(always)]
+    fn where_positive(self, condition: Self, other: Self) -> Self {
+        [
+            self[0].where_positive(condition[0], other[0]),
+            self[1].where_positive(condition[1], other[1]),
+        ]
+    }
+}
+
+impl Floats for [f32; 8] {
     #[inline(always)]
     fn splat(value: f32) -> Self {
         [value; 8]
-    }
-    #[inline(always)]
-    fn load(from: &[f32]) -> Self {
-        std::array::from_fn(|i| from[i])
-    }
-    #[inline(always)]
-    fn store(self, to: &mut [f32]) {
-        to[..8].copy_from_slice(&self);
     }
     #[inline(always)]
     fn mul_add(self, a: Self, b: Self) -> Self {
@@ -235,6 +281,18 @@ impl F32x8 for [f32; 8] {
     }
 }
 
+impl F32x8 for [f32; 8] {
+    type Pair = [Self; 2];
+    #[inline(always)]
+    fn load(from: &[f32]) -> Self {
+        std::array::from_fn(|i| from[i])
+    }
+    #[inline(always)]
+    fn store(self, to: &mut [f32]) {
+        to[..8].copy_from_slice(&self);
+    }
+}
+
 impl F64x4 for [f64; 4] {
     #[inline(always)]
     fn splat(value: f64) -> Self {
@@ -268,29 +326,20 @@ impl F64x4 for [f64; 4] {
 pub mod avx2 {
     use std::arch::x86_64::*;
 
-    use super::{F32x8, F64x4};
+    use super::{F32x8, F64x4, Floats};
 
     #[derive(Clone, Copy)]
-    pub struct F32(__m256);
+    pub struct F32(pub(super) __m256);
 
     #[derive(Clone, Copy)]
     pub struct F64(__m256d);
 
     // SAFETY of every block below: the instruction set is there (see the module), and loads and stores are bounded by
     // a slice of the right length.
-    impl F32x8 for F32 {
-        type Pair = [Self; 2];
+    impl Floats for F32 {
         #[inline(always)]
         fn splat(value: f32) -> Self {
             unsafe { Self(_mm256_set1_ps(value)) }
-        }
-        #[inline(always)]
-        fn load(from: &[f32]) -> Self {
-            unsafe { Self(_mm256_loadu_ps(from[..8].as_ptr())) }
-        }
-        #[inline(always)]
-        fn store(self, to: &mut [f32]) {
-            unsafe { _mm256_storeu_ps(to[..8].as_mut_ptr(), self.0) }
         }
         #[inline(always)]
         fn mul_add(self, a: Self, b: Self) -> Self {
@@ -344,6 +393,18 @@ pub mod avx2 {
         }
     }
 
+    impl F32x8 for F32 {
+        type Pair = [Self; 2];
+        #[inline(always)]
+        fn load(from: &[f32]) -> Self {
+            unsafe { Self(_mm256_loadu_ps(from[..8].as_ptr())) }
+        }
+        #[inline(always)]
+        fn store(self, to: &mut [f32]) {
+            unsafe { _mm256_storeu_ps(to[..8].as_mut_ptr(), self.0) }
+        }
+    }
+
     impl F64x4 for F64 {
         #[inline(always)]
         fn splat(value: f64) -> Self {
@@ -380,7 +441,7 @@ pub mod avx2 {
 pub mod avx512 {
     use std::arch::x86_64::*;
 
-    use super::{F32x8, F32x16, avx2};
+    use super::{F32x8, F32x16, Floats, avx2};
 
     #[derive(Clone, Copy)]
     pub struct F32(avx2::F32);
@@ -391,12 +452,9 @@ pub mod avx512 {
     // SAFETY of every block below: the instruction set is there (see the module), and loads and stores are bounded by
     // a slice of the right length.
     impl F32x16 for Pair {
-        /// More than the eight that hide the latency of a multiply-add.
-        const SUMS: usize = 12;
-        #[inline(always)]
-        fn splat(value: f32) -> Self {
-            unsafe { Self(_mm512_set1_ps(value)) }
-        }
+        type Half = F32;
+        /// More than the eight that hide the latency of a multiply-add, and few enough loads beside them.
+        const SUMS: usize = 24;
         #[inline(always)]
         fn load(from: &[f32]) -> Self {
             unsafe { Self(_mm512_loadu_ps(from[..16].as_ptr())) }
@@ -406,24 +464,82 @@ pub mod avx512 {
             unsafe { _mm512_storeu_ps(to[..16].as_mut_ptr(), self.0) }
         }
         #[inline(always)]
-        fn mul_add(self, a: Self, b: Self) -> Self {
-            unsafe { Self(_mm512_fmadd_ps(self.0, a.0, b.0)) }
+        fn of_halves([low, high]: [F32; 2]) -> Self {
+            unsafe {
+                let low = _mm512_castps_pd(_mm512_castps256_ps512(low.0.0));
+                let both = _mm512_insertf64x4::<1>(low, _mm256_castps_pd(high.0.0));
+                Self(_mm512_castpd_ps(both))
+            }
+        }
+        #[inline(always)]
+        fn halves(self) -> [F32; 2] {
+            unsafe {
+                let high = _mm512_extractf64x4_pd::<1>(_mm512_castps_pd(self.0));
+                [
+                    F32(avx2::F32(_mm512_castps512_ps256(self.0))),
+                    F32(avx2::F32(_mm256_castpd_ps(high))),
+                ]
+            }
         }
     }
 
-    impl F32x8 for F32 {
-        type Pair = Pair;
+    impl Floats for Pair {
         #[inline(always)]
         fn splat(value: f32) -> Self {
-            Self(F32x8::splat(value))
+            unsafe { Self(_mm512_set1_ps(value)) }
         }
         #[inline(always)]
-        fn load(from: &[f32]) -> Self {
-            Self(F32x8::load(from))
+        fn mul_add(self, a: Self, b: Self) -> Self {
+            unsafe { Self(_mm512_fmadd_ps(self.0, a.0, b.0)) }
         }
         #[inline(always)]
-        fn store(self, to: &mut [f32]) {
-            self.0.store(to);
+        fn add(self, other: Self) -> Self {
+            unsafe { Self(_mm512_add_ps(self.0, other.0)) }
+        }
+        #[inline(always)]
+        fn sub(self, other: Self) -> Self {
+            unsafe { Self(_mm512_sub_ps(self.0, other.0)) }
+        }
+        #[inline(always)]
+        fn mul(self, other: Self) -> Self {
+            unsafe { Self(_mm512_mul_ps(self.0, other.0)) }
+        }
+        #[inline(always)]
+        fn div(self, other: Self) -> Self {
+            unsafe { Self(_mm512_div_ps(self.0, other.0)) }
+        }
+        #[inline(always)]
+        fn max(self, other: Self) -> Self {
+            unsafe { Self(_mm512_max_ps(self.0, other.0)) }
+        }
+        #[inline(always)]
+        fn min(self, other: Self) -> Self {
+            unsafe { Self(_mm512_min_ps(self.0, other.0)) }
+        }
+        #[inline(always)]
+        fn round(self) -> Self {
+            unsafe { Self(_mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0)) }
+        }
+        #[inline(always)]
+        fn exp2_integer(self) -> Self {
+            unsafe {
+                let biased = _mm512_add_epi32(_mm512_cvtps_epi32(self.0), _mm512_set1_epi32(127));
+                Self(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(biased)))
+            }
+        }
+        #[inline(always)]
+        fn where_positive(self, condition: Self, other: Self) -> Self {
+            unsafe {
+                let positive = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(condition.0, _mm512_setzero_ps());
+                Self(_mm512_mask_blend_ps(positive, other.0, self.0))
+            }
+        }
+    }
+
+    impl Floats for F32 {
+        #[inline(always)]
+        fn splat(value: f32) -> Self {
+            Self(Floats::splat(value))
         }
         #[inline(always)]
         fn mul_add(self, a: Self, b: Self) -> Self {
@@ -466,12 +582,40 @@ pub mod avx512 {
             Self(self.0.where_positive(condition.0, other.0))
         }
     }
+
+    impl F32x8 for F32 {
+        type Pair = Pair;
+        #[inline(always)]
+        fn load(from: &[f32]) -> Self {
+            Self(F32x8::load(from))
+        }
+        #[inline(always)]
+        fn store(self, to: &mut [f32]) {
+            self.0.store(to);
+        }
+    }
+}
+
+/// Asks for `count` floats from `start`, as far as there are any, without waiting for them.
+#[inline(always)]
+pub fn prefetch(floats: &[f32], start: usize, count: usize) {
+    const LINE: usize = 16;
+    let end = (start + count).min(floats.len());
+    for at in (start..end).step_by(LINE) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the address lies inside of the slice; x86-64 always has the instruction.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(floats.as_ptr().add(at).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
 }
 
 /// elu(x) = x for x > 0, exp(x) − 1 elsewhere: the vectorised form of the kernel's twin, with an absolute error below 2e-7, which
 /// is what f32 leaves of a value near 1.
 #[inline(always)]
-pub fn elu<F: F32x8>(x: F) -> F {
+pub fn elu<F: Floats>(x: F) -> F {
     x.where_positive(x, exp_of_negative(x).sub(F::splat(1.0)))
 }
 
@@ -479,7 +623,7 @@ pub fn elu<F: F32x8>(x: F) -> F {
 ///
 /// 2^k·p(r) with a degree-6 polynomial on |r| ≤ ln(2)/2.
 #[inline(always)]
-pub fn exp_of_negative<F: F32x8>(x: F) -> F {
+pub fn exp_of_negative<F: Floats>(x: F) -> F {
     const LN2_HIGH: f32 = 0.693_145_75;
     const LN2_LOW: f32 = 1.428_606_8e-6;
     // In this order a NaN passes through both.
@@ -496,7 +640,7 @@ pub fn exp_of_negative<F: F32x8>(x: F) -> F {
 
 /// x·sigmoid(x): the vectorised form of the kernel's twin. e^−|x| is at most 1, so nothing overflows.
 #[inline(always)]
-pub fn silu<F: F32x8>(x: F) -> F {
+pub fn silu<F: Floats>(x: F) -> F {
     let small = exp_of_negative(x.min(F::splat(0.0).sub(x)));
     let numerator = x.where_positive(x, x.mul(small));
     numerator.div(small.add(F::splat(1.0)))
@@ -504,7 +648,7 @@ pub fn silu<F: F32x8>(x: F) -> F {
 
 /// What a value passes behind its norm.
 #[inline(always)]
-pub fn activate<F: F32x8>(function: Function, x: F) -> F {
+pub fn activate<F: Floats>(function: Function, x: F) -> F {
     match function {
         Function::Identity => x,
         Function::Elu => elu(x),

@@ -16,7 +16,7 @@ use qcs_kernels::network::conv::rounding::{Rounding, round};
 
 use crate::engine::cpu::memory::Operands;
 use crate::engine::cpu::session::CpuSession;
-use crate::engine::cpu::simd::{F32x8, F64x4, Isa, activate, dispatch, elu};
+use crate::engine::cpu::simd::{F32x8, F32x16, F64x4, Floats, Isa, activate, dispatch_wide, elu};
 use crate::engine::cpu::threads::Threads;
 use crate::plan::{self, Contents, TensorId};
 pub use algorithm::Algorithm;
@@ -125,12 +125,10 @@ impl ConvShape {
 
     /// Floats of packed weights and the bias.
     pub fn packed_len(&self) -> usize {
-        let taps = if self.by_winograd() {
-            winograd::FREQUENCIES
-        } else {
-            self.kernel * self.kernel
-        };
-        (taps * self.in_blocks * BLOCK + 1) * self.out_blocks * BLOCK
+        if self.by_winograd() {
+            return winograd::packed_len(self.in_blocks, self.out_blocks);
+        }
+        (self.kernel * self.kernel * self.in_blocks * BLOCK + 1) * self.out_blocks * BLOCK
     }
 }
 
@@ -256,7 +254,7 @@ fn pad(threads: &mut Threads, isa: Isa, shape: ConvShape, input: &[f32], prologu
             (&of_image[block * BLOCK..], &of_image[channels + block * BLOCK..])
         });
         let function = prologue.function;
-        dispatch!(isa, pad_plane(
+        dispatch_wide!(isa, pad_plane(
             shape: ConvShape, source: &[f32], coefficients: Option<(&[f32], &[f32])>, function: Function, padded: &mut [f32]
         ));
     });
@@ -272,23 +270,50 @@ fn pad_plane<F: F32x8, D: F64x4>(
 ) {
     let (scale, shift) = coefficients.map_or((F::splat(1.0), F::splat(0.0)), |(a, b)| (F::load(a), F::load(b)));
     match (function, coefficients) {
-        (Function::Identity, None) => pad_with(shape, source, padded, |x: F| x),
-        (Function::Elu, None) => pad_with(shape, source, padded, elu::<F>),
-        (Function::Elu, Some(_)) => pad_with(shape, source, padded, |x: F| elu(x.mul_add(scale, shift))),
-        (Function::Silu, _) => pad_with(shape, source, padded, |x: F| {
-            activate(Function::Silu, x.mul_add(scale, shift))
-        }),
-        (other, _) => pad_with(shape, source, padded, |x: F| activate(other, x.mul_add(scale, shift))),
+        (Function::Identity, None) => pad_with::<F, Copied>(shape, source, scale, shift, padded),
+        (Function::Elu, None) => pad_with::<F, Elu>(shape, source, scale, shift, padded),
+        (Function::Identity, Some(_)) => pad_with::<F, Normed>(shape, source, scale, shift, padded),
+        (Function::Elu, Some(_)) => pad_with::<F, NormedElu>(shape, source, scale, shift, padded),
+        (Function::Silu, _) => pad_with::<F, NormedSilu>(shape, source, scale, shift, padded),
+        (Function::Relu, _) => pad_with::<F, NormedRelu>(shape, source, scale, shift, padded),
     }
 }
 
-/// The padded copy of a plane, each value through `activated`.
+/// What becomes of a value on its way.
+trait Treatment {
+    fn of<F: Floats>(x: F, scale: F, shift: F) -> F;
+}
+
+/// Structs, since a closure cannot be generic.
+macro_rules! treatments {
+    ($($name:ident = |$x:ident, $scale:pat_param, $shift:pat_param| $body:expr;)*) => {$(
+        struct $name;
+        impl Treatment for $name {
+            #[inline(always)]
+            fn of<F: Floats>($x: F, $scale: F, $shift: F) -> F {
+                $body
+            }
+        }
+    )*};
+}
+
+treatments! {
+    Copied = |x, _, _| x;
+    Elu = |x, _, _| elu(x);
+    Normed = |x, scale, shift| x.mul_add(scale, shift);
+    NormedElu = |x, scale, shift| elu(x.mul_add(scale, shift));
+    NormedSilu = |x, scale, shift| activate(Function::Silu, x.mul_add(scale, shift));
+    NormedRelu = |x, scale, shift| activate(Function::Relu, x.mul_add(scale, shift));
+}
+
+/// The padded copy of a plane, two pixels at a time.
 #[inline(always)]
-fn pad_with<F: F32x8>(shape: ConvShape, source: &[f32], padded: &mut [f32], activated: impl Fn(F) -> F) {
+fn pad_with<F: F32x8, T: Treatment>(shape: ConvShape, source: &[f32], scale: F, shift: F, padded: &mut [f32]) {
     let pad = shape.pad();
     let (_, width) = shape.padded();
     let row = shape.width * BLOCK;
     let margin = pad * BLOCK;
+    let (scales, shifts) = (F::Pair::of_halves([scale; 2]), F::Pair::of_halves([shift; 2]));
     let (top, rest) = padded.split_at_mut(pad * width * BLOCK);
     zero::<F>(top);
     let (middle, bottom) = rest.split_at_mut(shape.height * width * BLOCK);
@@ -297,8 +322,13 @@ fn pad_with<F: F32x8>(shape: ConvShape, source: &[f32], padded: &mut [f32], acti
         zero::<F>(&mut to[..margin]);
         zero::<F>(&mut to[margin + row..]);
         let to = &mut to[margin..margin + row];
-        for (from, to) in from.chunks_exact(BLOCK).zip(to.chunks_exact_mut(BLOCK)) {
-            activated(F::load(from)).store(to);
+        let (from, mut to) = (from.chunks_exact(2 * BLOCK), to.chunks_exact_mut(2 * BLOCK));
+        let last = from.remainder();
+        for (from, to) in from.zip(&mut to) {
+            T::of(F::Pair::load(from), scales, shifts).store(to);
+        }
+        if !last.is_empty() {
+            T::of(F::load(last), scale, shift).store(to.into_remainder());
         }
     }
 }
