@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench step -- [PRESET | MODEL] [NGF] [BATCH] [M] [REPETITIONS] [--layers | --row | --json]`, by default
 //! `mnist 128 8 400 3`; a model is a file or a published folder, and its NGF means nothing. One row per kind of op; `--layers` prints one row per convolution and norm, `--row` one row for the
-//! table of all problems in `benches/results`, `--json` one object: milliseconds of the network, of the likelihood and of the
+//! table of all problems in `benches/results`, `--bf16` multiplies in bf16, `--json` one object: milliseconds of the network, of the likelihood and of the
 //! whole step. In the tables an op counts with its median repetition, in the object with the mean of all, as the time of a
 //! whole run does.
 
@@ -11,7 +11,7 @@ mod support;
 use std::time::Duration;
 
 use qcs::engine::cpu::{CpuEngine, conv_algorithm};
-use qcs::engine::{Constants, Engine, State};
+use qcs::engine::{Constants, Engine, Precision, State};
 use qcs::likelihood::Likelihood;
 use qcs::methods::QcsSgmPlus;
 use qcs::methods::{Algorithm, Inputs, Preset};
@@ -37,7 +37,12 @@ fn main() -> qcs::Result<()> {
     };
     let image = prior.image();
     let problem = problem(image, m, batch)?;
-    let mut engine = CpuEngine::new(0);
+    let precision = if flag("--bf16") {
+        Precision::Bf16
+    } else {
+        Precision::Fp32
+    };
+    let mut engine = CpuEngine::new(0).rounding(precision);
     let title = format!("{}; {name}, ngf = {ngf}, batch {batch}, M = {m}", engine.describe());
     let settings = QcsSgmPlus::of_preset(preset).settings(Likelihood::default())?;
     let given = Inputs {

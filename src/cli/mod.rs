@@ -74,7 +74,7 @@ struct Global {
         help_heading = "Global options"
     )]
     device: String,
-    /// Precision of the network's inner products: fp32, tf32 or fp16 [default: fp32; on a GPU `run`, `demo` and `sample`
+    /// Precision of the network's inner products: fp32, tf32, fp16 or, on a CPU, bf16 [default: fp32; on a GPU `run`, `demo` and `sample`
     /// take fp16, the fastest; docs/performance.md has what that does to images]
     #[arg(long, global = true, value_name = "PRECISION", help_heading = "Global options")]
     precision: Option<String>,

@@ -29,7 +29,7 @@ impl Closed {
     pub fn all(precision: Precision) -> Vec<Self> {
         let cpus = (0..CpuEngine::every(1).len()).map(Self::Cpu);
         let emulated = [70, 80].into_iter();
-        let emulated = emulated.filter(|&architecture| precision != Precision::Tf32 || architecture >= 80);
+        let emulated = emulated.filter(|&architecture| precision.on_gpu(architecture));
         cpus.chain(emulated.map(Self::Emulated)).collect()
     }
 

@@ -95,7 +95,7 @@ fn no_two_cases_have_one_name() {
 fn profiled(ptx: &str, architecture: u32, chosen: impl Fn(&Case) -> bool) -> Vec<qcs_emulator::Report> {
     let mut reports = Vec::new();
     for precision in Precision::ALL {
-        if precision == Precision::Tf32 && architecture < 80 {
+        if !precision.on_gpu(architecture) {
             continue;
         }
         let mut gpu = Emulated::new(ptx, architecture, precision, true);

@@ -4,8 +4,8 @@
 use libtest_mimic::Trial;
 
 use crate::engines::Emulated;
+use qcs::engine::Engine;
 use qcs::engine::cases::cases;
-use qcs::engine::{Engine, Precision};
 use qcs_kernels::{PTX_SM_70, PTX_SM_80};
 
 /// One edit of one kernel.
@@ -64,7 +64,7 @@ impl Mutant {
         let ptx = self.apply(ptx);
         let chosen = cases().into_iter().filter(|case| case.name.starts_with(self.cases));
         let mut gpu: Option<Emulated> = None;
-        for case in chosen.filter(|case| architecture >= 80 || case.precision != Precision::Tf32) {
+        for case in chosen.filter(|case| case.precision.on_gpu(architecture)) {
             let gpu = match &mut gpu {
                 Some(gpu) if gpu.precision() == case.precision => gpu,
                 gpu => gpu.insert(Emulated::new(&ptx, architecture, case.precision, false)),

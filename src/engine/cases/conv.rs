@@ -233,7 +233,22 @@ pub fn cases() -> Vec<Case> {
         cases.push(rounding_case(Shape::new(1, 64, 16, 9, 9).plus_residual(), precision));
         cases.extend(chained_shapes().map(|(first, second)| chained_case(first, second, precision)));
     }
+    for shape in bf16_shapes() {
+        cases.extend([whole_numbers_case(shape), bf16_case(shape)]);
+    }
     cases
+}
+
+/// Layers for Winograd's algorithm: odd blocks on either side, one to four vectors of outputs, one tile and many, dilated.
+fn bf16_shapes() -> [Shape; 6] {
+    [
+        Shape::new(1, 16, 24, 4, 4),
+        Shape::new(3, 24, 32, 7, 9).plus_residual(),
+        Shape::new(2, 72, 48, 14, 13).without_bias(),
+        Shape::new(1, 48, 112, 5, 28),
+        Shape::new(2, 136, 64, 6, 6).dilated(2),
+        Shape::new(1, 96, 24, 33, 31),
+    ]
 }
 
 /// Layers of NCSNv2 with 128 feature maps for CIFAR-10: begin_conv, res1.0.conv1, res2.0.shortcut.conv,
@@ -344,6 +359,33 @@ fn rounding_case(shape: Shape, precision: Precision) -> Case {
         })
     })
     .in_precision(precision)
+}
+
+/// Of whole numbers so small that a bf16 holds each transformed input (at most 200) and filter (of multiples of 576, which the factors of
+/// Winograd's matrices divide): all sums are exact.
+fn whole_numbers_case(shape: Shape) -> Case {
+    let name = format!("conv bf16 {}, whole numbers", shape.name());
+    Case::new(name, 1e-6, move |target| {
+        let mut case = Builder::new(shape.images, target);
+        let mut values = Values::new(shape).map(|v| v.round().clamp(-2.0, 2.0));
+        values.weight.iter_mut().for_each(|w| *w = 576.0 * w.clamp(-1.0, 1.0));
+        let output = values.push(&mut case, "layer", None);
+        case.finish(move |results| Ok(relative_error(&results.of(output), &values.twin(None))))
+    })
+    .in_precision(Precision::Bf16)
+}
+
+/// Against the exact operands: what eight bits of transformed inputs and filters cost, of the largest output; of maps of white noise, as
+/// here, 0.055 to 0.082.
+fn bf16_case(shape: Shape) -> Case {
+    let name = format!("conv bf16 {}, against exact operands", shape.name());
+    Case::new(name, 0.15, move |target| {
+        let mut case = Builder::new(shape.images, target);
+        let values = Values::new(shape);
+        let output = values.push(&mut case, "layer", None);
+        case.finish(move |results| Ok(relative_error(&results.of(output), &values.twin(None))))
+    })
+    .in_precision(Precision::Bf16)
 }
 
 /// The operands of a convolution.

@@ -42,6 +42,15 @@ impl Isa {
         }
     }
 
+    /// Whether there are instructions that multiply bf16: AVX-512 BF16.
+    pub fn multiplies_bf16(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if self == Self::Avx512 {
+            return is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512bw");
+        }
+        false
+    }
+
     /// What results are told apart by. AVX-512 counts as another set than AVX2: our ops give the same bits with both, the
     /// eigendecomposition of A·Aᵀ does not.
     pub fn rounds_as(self) -> &'static str {
@@ -106,6 +115,26 @@ macro_rules! dispatch_wide {
 }
 pub(crate) use dispatch_wide;
 
+/// The same as [`dispatch!`], with one more version for AVX-512 BF16. Elsewhere its instructions are imitated, slowly.
+macro_rules! dispatch_bf16 {
+    ($isa:expr, $body:ident ( $($arg:ident : $ty:ty),* $(,)? )) => {{
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512bf16")]
+        unsafe fn avx512($($arg: $ty),*) {
+            $body::<$crate::engine::cpu::simd::avx512::F32, $crate::engine::cpu::simd::avx2::F64>($($arg),*)
+        }
+        match $isa {
+            #[cfg(target_arch = "x86_64")]
+            isa if isa.multiplies_bf16() => {
+                // SAFETY: the machine was found to have all five.
+                unsafe { avx512($($arg),*) }
+            }
+            other => $crate::engine::cpu::simd::dispatch!(other, $body($($arg: $ty),*)),
+        }
+    }};
+}
+pub(crate) use dispatch_bf16;
+
 /// Arithmetic on several f32 at once.
 pub trait Floats: Copy {
     fn splat(value: f32) -> Self;
@@ -144,6 +173,45 @@ pub trait F32x16: Floats {
     fn store(self, to: &mut [f32]);
     fn of_halves(halves: [Self::Half; 2]) -> Self;
     fn halves(self) -> [Self::Half; 2];
+    /// Each half rounded to bf16, two numbers to a float's bits, in order.
+    fn to_bf16(self) -> [[f32; 4]; 2] {
+        self.halves().map(|half| {
+            let mut values = [0.0; 8];
+            half.store(&mut values);
+            std::array::from_fn(|k| bf16_pair(values[2 * k], values[2 * k + 1]))
+        })
+    }
+    /// In each place the pair (self, other), rounded to bf16.
+    fn with_bf16(self, other: Self) -> Self {
+        let (mut first, mut second) = ([0.0; 16], [0.0; 16]);
+        self.store(&mut first);
+        other.store(&mut second);
+        Self::load(&std::array::from_fn::<_, 16, _>(|k| bf16_pair(first[k], second[k])))
+    }
+    /// a·b of pairs in bf16, plus self, in f32.
+    fn add_bf16_products(self, a: Self, b: Self) -> Self {
+        let unpacked = |pairs: Self| {
+            let mut bits = [0.0; 16];
+            pairs.store(&mut bits);
+            let low = bits.map(|pair| f32::from_bits(pair.to_bits() << 16));
+            let high = bits.map(|pair| f32::from_bits(pair.to_bits() & 0xffff_0000));
+            [Self::load(&low), Self::load(&high)]
+        };
+        let ([a0, a1], [b0, b1]) = (unpacked(a), unpacked(b));
+        a0.mul_add(b0, a1.mul_add(b1, self))
+    }
+}
+
+/// Two numbers in bf16, to the nearest, ties to even, the first in the lower half.
+fn bf16_pair(low: f32, high: f32) -> f32 {
+    let bf16 = |x: f32| {
+        let bits = x.to_bits();
+        if x.is_nan() {
+            return bits >> 16 | 0x40;
+        }
+        (bits + 0x7fff + (bits >> 16 & 1)) >> 16
+    };
+    f32::from_bits(bf16(low) | bf16(high) << 16)
 }
 
 /// Four f64. Loads and stores panic unless the slice holds four values from its start.
@@ -449,6 +517,17 @@ pub mod avx512 {
     #[derive(Clone, Copy)]
     pub struct Pair(__m512);
 
+    /// 0, 16, 1, 17, …: two rows of sixteen as pairs.
+    const INTERLEAVED: [u16; 32] = {
+        let mut order = [0; 32];
+        let mut k = 0;
+        while k < 32 {
+            order[k] = (k / 2 + k % 2 * 16) as u16;
+            k += 1;
+        }
+        order
+    };
+
     // SAFETY of every block below: the instruction set is there (see the module), and loads and stores are bounded by
     // a slice of the right length.
     impl F32x16 for Pair {
@@ -462,6 +541,26 @@ pub mod avx512 {
         #[inline(always)]
         fn store(self, to: &mut [f32]) {
             unsafe { _mm512_storeu_ps(to[..16].as_mut_ptr(), self.0) }
+        }
+        /// This and the next two need AVX-512 BF16 and are only named in what [`dispatch_bf16!`] compiles for it.
+        #[inline(always)]
+        fn to_bf16(self) -> [[f32; 4]; 2] {
+            // SAFETY: of the same size.
+            unsafe { std::mem::transmute(_mm512_cvtneps_pbh(self.0)) }
+        }
+        #[inline(always)]
+        fn with_bf16(self, other: Self) -> Self {
+            unsafe {
+                let both = std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(other.0, self.0));
+                let order = _mm512_loadu_si512(INTERLEAVED.as_ptr().cast());
+                Self(_mm512_castsi512_ps(_mm512_permutexvar_epi16(order, both)))
+            }
+        }
+        #[inline(always)]
+        fn add_bf16_products(self, a: Self, b: Self) -> Self {
+            // SAFETY: of the same size.
+            let bits = |pairs: Self| unsafe { std::mem::transmute::<__m512, __m512bh>(pairs.0) };
+            unsafe { Self(_mm512_dpbf16_ps(self.0, bits(a), bits(b))) }
         }
         #[inline(always)]
         fn of_halves([low, high]: [F32; 2]) -> Self {

@@ -82,12 +82,13 @@ impl CudaEngine {
     pub fn new(ordinal: usize, precision: Option<Precision>) -> Result<Self> {
         let device = Device::open(ordinal)?;
         let precision = precision.unwrap_or(DEFAULT_PRECISION);
-        if precision == Precision::Tf32 && device.properties.capability < 80 {
-            return Err(Error::Device(format!(
-                "cuda:{ordinal}, {}: TF32 needs compute capability 8.0 (A100)",
-                device.properties.name
-            ))
-            .or(Remedy::OtherPrecision));
+        if !precision.on_gpu(device.properties.capability) {
+            let needs = match precision {
+                Precision::Bf16 => "bf16 is the CPU's (AVX-512 BF16): our kernels multiply in fp16 or fp32",
+                _ => "TF32 needs compute capability 8.0 (A100)",
+            };
+            let name = &device.properties.name;
+            return Err(Error::Device(format!("cuda:{ordinal}, {name}: {needs}")).or(Remedy::OtherPrecision));
         }
         Ok(Self {
             blas: OnceCell::new(),

@@ -17,7 +17,7 @@ pub fn flop_per_clock(capability: u32, precision: Precision) -> Option<u32> {
         Precision::Fp32 => Some(single),
         Precision::Fp16 => Some(half),
         Precision::Tf32 if capability >= 80 => Some(half / 2),
-        Precision::Tf32 => None,
+        Precision::Tf32 | Precision::Bf16 => None,
     }
 }
 

@@ -30,15 +30,19 @@ impl CpuSession<'_> {
             function: op.activation.function(),
         };
         let channels = |id: TensorId| at.channels_and_pixels(id).0;
-        let rounding = self.precision.of_conv(channels(op.input), channels(op.output));
+        let (inputs, outputs) = (channels(op.input), channels(op.output));
+        let arithmetic = Arithmetic {
+            isa: self.isa,
+            rounding: self.precision.of_conv(inputs, outputs),
+            bf16: self.precision.is_bf16(inputs, outputs),
+        };
         conv(
             self.threads,
-            self.isa,
+            arithmetic,
             ConvShape::new(plan.batch, op, |id| plan.tensor(id).contents),
             &self.convs[&op.weight],
             at.read(op.input),
             prologue,
-            rounding,
             op.residual.map(|r| at.read(r)),
             at.scratch(scratch),
             at.write(op.output),
@@ -192,23 +196,33 @@ impl Prologue<'_> {
     }
 }
 
+/// With what a layer is computed.
+#[derive(Clone, Copy)]
+struct Arithmetic {
+    isa: Isa,
+    /// What the activated input is rounded to, as tensor cores do.
+    rounding: Option<Rounding>,
+    /// Whether Winograd's products are of bf16.
+    bf16: bool,
+}
+
 /// Floats that a task rounds.
 const ROUNDED_AT_ONCE: usize = 1 << 14;
 
-/// output = conv(activation(input)) + bias + residual, with the activated input rounded if asked for
+/// output = conv(activation(input)) + bias + residual
 #[allow(clippy::too_many_arguments)] // the operands of a convolution
 fn conv(
     threads: &mut Threads,
-    isa: Isa,
+    arithmetic: Arithmetic,
     shape: ConvShape,
     packed: &PackedConv,
     input: &[f32],
     prologue: Prologue<'_>,
-    rounding: Option<Rounding>,
     residual: Option<&[f32]>,
     scratch: &mut [f32],
     output: &mut [f32],
 ) {
+    let Arithmetic { isa, rounding, bf16 } = arithmetic;
     let images = shape.at_a_time(threads.count());
     let (padded, scratch) = scratch.split_at_mut(shape.of_batch(images).padded_len());
     let pixels = shape.height * shape.width;
@@ -235,7 +249,7 @@ fn conv(
             PackedConv::Direct(packed) => direct::conv(threads, isa, part, packed, padded, residual, output),
             PackedConv::Winograd(packed) => {
                 let tiling = Tiling::new(part);
-                winograd::conv(threads, isa, tiling, packed, padded, residual, scratch, output);
+                winograd::conv(threads, isa, bf16, tiling, packed, padded, residual, scratch, output);
             }
         }
     }
@@ -451,12 +465,15 @@ mod tests {
         let threads = &mut Threads::new(2);
         conv(
             threads,
-            isa,
+            Arithmetic {
+                isa,
+                rounding: None,
+                bf16: false,
+            },
             shape,
             packed,
             input,
             prologue,
-            None,
             residual,
             &mut scratch,
             &mut output,
@@ -584,12 +601,15 @@ mod tests {
             let (scratch, output) = (&mut scratch, &mut output);
             conv(
                 &mut threads,
-                Isa::detect(),
+                Arithmetic {
+                    isa: Isa::detect(),
+                    rounding: None,
+                    bf16: false,
+                },
                 shape,
                 &packed,
                 &input,
                 Prologue::of(Function::Elu),
-                None,
                 None,
                 scratch,
                 output,

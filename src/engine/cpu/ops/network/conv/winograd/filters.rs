@@ -4,7 +4,8 @@
 
 use qcs_kernels::network::conv::winograd::IN;
 
-use super::{BLOCK, FREQUENCIES, WIDE, apart, transposed};
+use super::product::Form;
+use super::{BLOCK, FREQUENCIES, WIDE, apart};
 use crate::engine::cpu::simd::{F32x16, Floats, prefetch};
 
 /// Input channels whose filters are asked for ahead of their use: they come from memory, or from a cache far away.
@@ -93,32 +94,62 @@ pub fn packed_len(in_blocks: usize, out_blocks: usize) -> usize {
 /// G's rows are whole numbers times a factor, and the two factors are multiplied with last: of filters in f16 all before that is exact or
 /// nearly so.
 #[inline(always)]
-pub(super) fn transform_filters<V: F32x16, const W: usize>(packed: &[f32], filters: &mut [f32]) {
-    const FACTOR: [f32; IN] = [1.0 / 4.0, -1.0 / 6.0, -1.0 / 6.0, 1.0 / 24.0, 1.0 / 24.0, 1.0];
-    let stride = apart(packed.len() / TAPS);
+pub(super) fn transform_filters<V: F32x16, B: Form, const W: usize>(packed: &[f32], filters: &mut [f32]) {
+    let together = BLOCK / B::FLOATS;
+    let channel = TAPS * W * WIDE;
+    let stride = apart(packed.len() / (TAPS * together));
     let filters = &mut filters[..FREQUENCIES * stride];
-    for (at, taps) in packed.chunks_exact(TAPS * W * WIDE).enumerate() {
-        prefetch(packed, (at + AHEAD) * TAPS * W * WIDE, TAPS * W * WIDE);
+    for (at, taps) in packed.chunks_exact(together * channel).enumerate() {
+        prefetch(packed, (at + AHEAD) * together * channel, together * channel);
         for vector in 0..W {
-            let taps: [V; TAPS] = load_all(&taps[vector * WIDE..], W * WIDE);
-            let columns = [
-                times_g([taps[0], taps[3], taps[6]]),
-                times_g([taps[1], taps[4], taps[7]]),
-                times_g([taps[2], taps[5], taps[8]]),
-            ];
+            let first = columns::<V, W>(&taps[vector * WIDE..]);
             let at = (at * W + vector) * WIDE;
             assert!(filters.len() >= (FREQUENCIES - 1) * stride + at + WIDE);
-            for (i, row) in transposed(columns).into_iter().enumerate() {
-                let row = times_g(row);
-                for j in 0..IN {
-                    let at = at + (IN * i + j) * stride;
-                    // SAFETY: the last of the 36 was found to lie inside.
-                    let to = unsafe { filters.get_unchecked_mut(at..at + WIDE) };
-                    row[j].mul(V::splat(FACTOR[i] * FACTOR[j])).store(to);
+            let mut leave = |i: usize, j: usize, value: V| {
+                let at = at + (IN * i + j) * stride;
+                // SAFETY: the last of the 36 was found to lie inside.
+                value.store(unsafe { filters.get_unchecked_mut(at..at + WIDE) });
+            };
+            if together == 1 {
+                for i in 0..IN {
+                    let row = row(first, i);
+                    for j in 0..IN {
+                        leave(i, j, row[j]);
+                    }
+                }
+            } else {
+                let second = columns::<V, W>(&taps[channel + vector * WIDE..]);
+                for i in 0..IN {
+                    let (first, second) = (row(first, i), row(second, i));
+                    for j in 0..IN {
+                        leave(i, j, first[j].with_bf16(second[j]));
+                    }
                 }
             }
         }
     }
+}
+
+/// G·g of a filter's three columns, without the factors of G's rows.
+#[inline(always)]
+fn columns<V: F32x16, const W: usize>(taps: &[f32]) -> [[V; IN]; 3] {
+    let taps: [V; TAPS] = load_all(taps, W * WIDE);
+    [
+        times_g([taps[0], taps[3], taps[6]]),
+        times_g([taps[1], taps[4], taps[7]]),
+        times_g([taps[2], taps[5], taps[8]]),
+    ]
+}
+
+/// Row i of G·g·Gᵀ.
+#[inline(always)]
+fn row<V: F32x16>(columns: [[V; IN]; 3], i: usize) -> [V; IN] {
+    const FACTOR: [f32; IN] = [1.0 / 4.0, -1.0 / 6.0, -1.0 / 6.0, 1.0 / 24.0, 1.0 / 24.0, 1.0];
+    let mut row = times_g([columns[0][i], columns[1][i], columns[2][i]]);
+    for j in 0..IN {
+        row[j] = row[j].mul(V::splat(FACTOR[i] * FACTOR[j]));
+    }
+    row
 }
 
 /// Vectors that lie `stride` apart.

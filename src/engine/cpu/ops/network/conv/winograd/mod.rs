@@ -17,11 +17,11 @@ use qcs_kernels::network::conv::winograd::{IN, OUT, transform_inputs, transform_
 
 use super::{BLOCK, ConvShape};
 use crate::engine::cpu::memory::Parts;
-use crate::engine::cpu::simd::{F32x8, F32x16, F64x4, Floats, Isa, dispatch_wide};
+use crate::engine::cpu::simd::{F32x8, F32x16, F64x4, Floats, Isa, dispatch_bf16, dispatch_wide};
 use crate::engine::cpu::threads::Threads;
 use filters::{CHUNK, Group, TAPS, load_all, transform_filters};
 pub use filters::{Packed, packed_len};
-use product::Product;
+use product::{Bf16, Form, Product, Whole};
 
 /// Output channels of a vector.
 const WIDE: usize = 2 * BLOCK;
@@ -132,6 +132,7 @@ struct Split {
 pub fn conv(
     threads: &mut Threads,
     isa: Isa,
+    bf16: bool,
     tiling: Tiling,
     packed: &Packed,
     input: &[f32],
@@ -159,7 +160,11 @@ pub fn conv(
             output,
         };
         let work = &work;
-        dispatch_wide!(isa, tiles_of_task(work: &Work<'_>, scratch: &mut [f32]));
+        if bf16 {
+            dispatch_bf16!(isa, tiles_of_task_in_bf16(work: &Work<'_>, scratch: &mut [f32]));
+        } else {
+            dispatch_wide!(isa, tiles_of_task_in_f32(work: &Work<'_>, scratch: &mut [f32]));
+        }
     });
 }
 
@@ -176,7 +181,17 @@ struct Work<'a> {
 }
 
 #[inline(always)]
-fn tiles_of_task<F: F32x8, D: F64x4>(work: &Work<'_>, scratch: &mut [f32]) {
+fn tiles_of_task_in_f32<F: F32x8, D: F64x4>(work: &Work<'_>, scratch: &mut [f32]) {
+    tiles_of_task::<F, Whole>(work, scratch);
+}
+
+#[inline(always)]
+fn tiles_of_task_in_bf16<F: F32x8, D: F64x4>(work: &Work<'_>, scratch: &mut [f32]) {
+    tiles_of_task::<F, Bf16>(work, scratch);
+}
+
+#[inline(always)]
+fn tiles_of_task<F: F32x8, B: Form>(work: &Work<'_>, scratch: &mut [f32]) {
     let in_blocks = work.tiling.shape.in_blocks;
     let mut places = [(0, 0, 0); MOST_TILES];
     let places = &mut places[..work.count];
@@ -184,18 +199,18 @@ fn tiles_of_task<F: F32x8, D: F64x4>(work: &Work<'_>, scratch: &mut [f32]) {
         *place = work.tiling.place(work.first + tile);
     }
     // [frequency][in block][tile][8]
-    let (inputs, scratch) = scratch.split_at_mut(FREQUENCIES * apart(work.count * in_blocks * BLOCK));
+    let (inputs, scratch) = scratch.split_at_mut(FREQUENCIES * apart(work.count * in_blocks * B::FLOATS));
     match work.tiling.shape.dilation {
-        1 => work.transform_inputs::<F::Pair, 1>(places, inputs),
-        2 => work.transform_inputs::<F::Pair, 2>(places, inputs),
-        4 => work.transform_inputs::<F::Pair, 4>(places, inputs),
-        _ => work.transform_inputs::<F::Pair, ANY>(places, inputs),
+        1 => work.transform_inputs::<F::Pair, B, 1>(places, inputs),
+        2 => work.transform_inputs::<F::Pair, B, 2>(places, inputs),
+        4 => work.transform_inputs::<F::Pair, B, 4>(places, inputs),
+        _ => work.transform_inputs::<F::Pair, B, ANY>(places, inputs),
     }
     for &group in work.groups {
         match group.vectors {
-            1 => work.outputs_of_group::<F::Pair, 1>(group, places, inputs, scratch),
-            2 => work.outputs_of_group::<F::Pair, 2>(group, places, inputs, scratch),
-            _ => work.outputs_of_group::<F::Pair, 3>(group, places, inputs, scratch),
+            1 => work.outputs_of_group::<F::Pair, B, 1>(group, places, inputs, scratch),
+            2 => work.outputs_of_group::<F::Pair, B, 2>(group, places, inputs, scratch),
+            _ => work.outputs_of_group::<F::Pair, B, 3>(group, places, inputs, scratch),
         }
     }
 }
@@ -203,12 +218,12 @@ fn tiles_of_task<F: F32x8, D: F64x4>(work: &Work<'_>, scratch: &mut [f32]) {
 impl Work<'_> {
     /// Bᵀ·d·B of all tiles and blocks of channels, two blocks at a time. `D` is the dilation, known when this is compiled, or [`ANY`].
     #[inline(always)]
-    fn transform_inputs<V: F32x16, const D: usize>(&self, places: &[Place], transformed: &mut [f32]) {
+    fn transform_inputs<V: F32x16, B: Form, const D: usize>(&self, places: &[Place], transformed: &mut [f32]) {
         let shape = self.tiling.shape;
         let dilation = if D == ANY { shape.dilation } else { D };
         let (height, width) = self.tiling.padded();
         let plane = height * width * BLOCK;
-        let stride = apart(shape.in_blocks * self.count * BLOCK);
+        let stride = apart(shape.in_blocks * self.count * B::FLOATS);
         for block in (0..shape.in_blocks).step_by(2) {
             // The last of an odd number is computed twice, and stored once.
             let second = (block + 1).min(shape.in_blocks - 1);
@@ -226,18 +241,22 @@ impl Work<'_> {
                     }
                     *row_of_tile = transform_inputs(d, fma);
                 }
-                let to = [block, second].map(|block| (block * self.count + tile) * BLOCK);
-                assert!(transformed.len() >= to[1] + (FREQUENCIES - 1) * stride + BLOCK);
+                let to = [block, second].map(|block| (block * self.count + tile) * B::FLOATS);
+                assert!(transformed.len() >= to[1] + (FREQUENCIES - 1) * stride + B::FLOATS);
                 for (j, column) in transposed(rows).into_iter().enumerate() {
                     let column = transform_inputs(column, fma);
                     for i in 0..IN {
-                        let [low, high] = column[i].halves();
-                        let at = to[0] + (i * IN + j) * stride;
-                        // SAFETY: the last of the 36 was found to lie inside.
-                        low.store(unsafe { transformed.get_unchecked_mut(at..at + BLOCK) });
-                        let at = to[1] + (i * IN + j) * stride;
-                        // SAFETY: as above.
-                        high.store(unsafe { transformed.get_unchecked_mut(at..at + BLOCK) });
+                        let at = to.map(|to| to + (i * IN + j) * stride);
+                        if B::FLOATS == BLOCK {
+                            let [low, high] = column[i].halves();
+                            // SAFETY: the last of the 36 was found to lie inside, of both.
+                            low.store(unsafe { transformed.get_unchecked_mut(at[0]..at[0] + BLOCK) });
+                            high.store(unsafe { transformed.get_unchecked_mut(at[1]..at[1] + BLOCK) });
+                        } else {
+                            for (half, at) in column[i].to_bf16().iter().zip(at) {
+                                transformed[at..at + half.len()].copy_from_slice(half);
+                            }
+                        }
                     }
                 }
             }
@@ -246,7 +265,7 @@ impl Work<'_> {
 
     /// The sums of one group of output channels over the input channels, and from them its outputs.
     #[inline(always)]
-    fn outputs_of_group<V: F32x16, const W: usize>(
+    fn outputs_of_group<V: F32x16, B: Form, const W: usize>(
         &self,
         group: Group,
         places: &[Place],
@@ -256,18 +275,19 @@ impl Work<'_> {
         let in_blocks = self.tiling.shape.in_blocks;
         let chunk = CHUNK.min(in_blocks);
         // [frequency][in channel][out channel], [frequency][tile][out channel]
-        let (filters, sums) = scratch.split_at_mut(FREQUENCIES * apart(chunk * BLOCK * W * WIDE));
+        let (filters, sums) = scratch.split_at_mut(FREQUENCIES * apart(chunk * B::FLOATS * W * WIDE));
         let per_frequency = self.count * W * WIDE;
-        let (of_inputs, of_sums) = (apart(in_blocks * self.count * BLOCK), apart(per_frequency));
+        let (of_inputs, of_sums) = (apart(in_blocks * self.count * B::FLOATS), apart(per_frequency));
         let pieces = self.count.div_ceil(V::SUMS / W);
         for first in (0..in_blocks).step_by(chunk) {
             let blocks = chunk.min(in_blocks - first);
             let packed = &self.packed.weights[group.weights + first * BLOCK * TAPS * W * WIDE..];
-            transform_filters::<V, W>(&packed[..blocks * BLOCK * TAPS * W * WIDE], filters);
+            transform_filters::<V, B, W>(&packed[..blocks * BLOCK * TAPS * W * WIDE], filters);
             for f in 0..FREQUENCIES {
                 let operands = Product {
-                    filters: &filters[f * apart(blocks * BLOCK * W * WIDE)..][..blocks * BLOCK * W * WIDE],
-                    inputs: &inputs[f * of_inputs + first * self.count * BLOCK..][..blocks * self.count * BLOCK],
+                    filters: &filters[f * apart(blocks * B::FLOATS * W * WIDE)..][..blocks * B::FLOATS * W * WIDE],
+                    inputs: &inputs[f * of_inputs + first * self.count * B::FLOATS..]
+                        [..blocks * self.count * B::FLOATS],
                     count: self.count,
                     begins: first == 0,
                 };
@@ -275,30 +295,30 @@ impl Work<'_> {
                 for piece in 0..pieces {
                     let (from, to) = (piece * self.count / pieces, (piece + 1) * self.count / pieces);
                     match to - from {
-                        24 => operands.sum::<V, W, 24>(from, sums),
-                        23 => operands.sum::<V, W, 23>(from, sums),
-                        22 => operands.sum::<V, W, 22>(from, sums),
-                        21 => operands.sum::<V, W, 21>(from, sums),
-                        20 => operands.sum::<V, W, 20>(from, sums),
-                        19 => operands.sum::<V, W, 19>(from, sums),
-                        18 => operands.sum::<V, W, 18>(from, sums),
-                        17 => operands.sum::<V, W, 17>(from, sums),
-                        16 => operands.sum::<V, W, 16>(from, sums),
-                        15 => operands.sum::<V, W, 15>(from, sums),
-                        14 => operands.sum::<V, W, 14>(from, sums),
-                        13 => operands.sum::<V, W, 13>(from, sums),
-                        12 => operands.sum::<V, W, 12>(from, sums),
-                        11 => operands.sum::<V, W, 11>(from, sums),
-                        10 => operands.sum::<V, W, 10>(from, sums),
-                        9 => operands.sum::<V, W, 9>(from, sums),
-                        8 => operands.sum::<V, W, 8>(from, sums),
-                        7 => operands.sum::<V, W, 7>(from, sums),
-                        6 => operands.sum::<V, W, 6>(from, sums),
-                        5 => operands.sum::<V, W, 5>(from, sums),
-                        4 => operands.sum::<V, W, 4>(from, sums),
-                        3 => operands.sum::<V, W, 3>(from, sums),
-                        2 => operands.sum::<V, W, 2>(from, sums),
-                        _ => operands.sum::<V, W, 1>(from, sums),
+                        24 => operands.sum::<V, B, W, 24>(from, sums),
+                        23 => operands.sum::<V, B, W, 23>(from, sums),
+                        22 => operands.sum::<V, B, W, 22>(from, sums),
+                        21 => operands.sum::<V, B, W, 21>(from, sums),
+                        20 => operands.sum::<V, B, W, 20>(from, sums),
+                        19 => operands.sum::<V, B, W, 19>(from, sums),
+                        18 => operands.sum::<V, B, W, 18>(from, sums),
+                        17 => operands.sum::<V, B, W, 17>(from, sums),
+                        16 => operands.sum::<V, B, W, 16>(from, sums),
+                        15 => operands.sum::<V, B, W, 15>(from, sums),
+                        14 => operands.sum::<V, B, W, 14>(from, sums),
+                        13 => operands.sum::<V, B, W, 13>(from, sums),
+                        12 => operands.sum::<V, B, W, 12>(from, sums),
+                        11 => operands.sum::<V, B, W, 11>(from, sums),
+                        10 => operands.sum::<V, B, W, 10>(from, sums),
+                        9 => operands.sum::<V, B, W, 9>(from, sums),
+                        8 => operands.sum::<V, B, W, 8>(from, sums),
+                        7 => operands.sum::<V, B, W, 7>(from, sums),
+                        6 => operands.sum::<V, B, W, 6>(from, sums),
+                        5 => operands.sum::<V, B, W, 5>(from, sums),
+                        4 => operands.sum::<V, B, W, 4>(from, sums),
+                        3 => operands.sum::<V, B, W, 3>(from, sums),
+                        2 => operands.sum::<V, B, W, 2>(from, sums),
+                        _ => operands.sum::<V, B, W, 1>(from, sums),
                     }
                 }
             }
