@@ -1,8 +1,8 @@
 """Compares qcs with PyTorch on this machine: both sides alternate in one run, medians over the rounds.
 
-    python benches/compare_pytorch.py [forward] [reconstruction] [memory] [--rounds 3] [--write]
+    python benches/compare_pytorch.py [priors] [turbo] [forward] [reconstruction] [memory] [--rounds 3] [--write]
 
-Without a name all three parts run. `--write` also puts the table of each part into benches/results. Needs PyTorch
+Without a name all parts run but `turbo`, which wants the references of the method: `--references FOLDER`. `--write` also puts the table of each part into benches/results. Needs PyTorch
 (weights/training/requirements.txt). Both sides have 2 threads. PyTorch runs in inference mode, in the better of its two memory
 layouts, and EP in the faster of float64 and float32.
 """
@@ -24,6 +24,8 @@ import torch
 from safetensors.torch import save_file
 
 from pytorch_sampler import LAYOUTS, NCSNv2
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "weights" / "training"))
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = {"mnist": (1, 28), "cifar10": (3, 32), "celeba": (3, 64)}
@@ -51,6 +53,84 @@ def run(command):
 def network(preset, ngf):
     channels, _ = SIZES[preset]
     return NCSNv2(channels, ngf, torch.linspace(50, 0.01, 10)).eval()
+
+
+# --- the shipped U-Nets -------------------------------------------------------------------------------------------------
+
+PRIORS = [("mnist-unet", 8), ("mnist-unet", 1), ("cifar10-unet", 8), ("cifar10-unet", 1), ("photo", 1)]
+
+
+def pytorch_prior(net, x, bf16, repetitions):
+    """Milliseconds of an evaluation, with the U-Net's passes fused as in training."""
+    sigma = torch.full((len(x),), 0.3)
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        net.noise(x, sigma)
+        start = time.perf_counter()
+        for _ in range(repetitions):
+            net.noise(x, sigma)
+    return 1e3 * (time.perf_counter() - start) / repetitions
+
+
+def priors(say, rounds):
+    """Both sides in f32 and in bf16, PyTorch in the better of its layouts for each."""
+    import prior as trained
+
+    torch.set_num_threads(THREADS)
+    torch.set_flush_denormal(True)
+    bench = built("step", "bench", "--bench", "step", "--no-run")
+    say("| prior | image | batch | PyTorch f32 ms | qcs f32 ms | ratio | PyTorch bf16 ms | qcs bf16 ms | ratio | PyTorch's best / ours |\n"
+        + 10 * "|---" + "|")
+    for name, batch in PRIORS:
+        weights = ROOT / "weights" / f"{name}.safetensors"
+        net, metadata = trained.load(weights)
+        channels, size = int(metadata["channels"]), int(metadata["image_size"])
+        repetitions = 2 if size > 64 else 20
+        theirs, ours = {}, {}
+        for _ in range(rounds):
+            for bf16 in (False, True):
+                for layout in LAYOUTS.values():
+                    x = torch.rand(batch, channels, size, size).to(memory_format=layout)
+                    milliseconds = pytorch_prior(net.to(memory_format=layout), x, bf16, repetitions)
+                    theirs.setdefault((bf16, layout), []).append(milliseconds)
+                flags = ["--bf16"] if bf16 else []
+                report, _ = run([bench, weights, 0, batch, 50, repetitions, "--json", *flags])
+                ours.setdefault(bf16, []).append(report["network_ms"])
+        best = {bf16: min(statistics.median(v) for (b, _), v in theirs.items() if b == bf16) for bf16 in (False, True)}
+        mine = {bf16: statistics.median(v) for bf16, v in ours.items()}
+        cells = [f"{best[b]:.1f} | {mine[b]:.1f} | {best[b] / mine[b]:.2f}" for b in (False, True)]
+        say(f"| {name} | {channels}×{size}×{size} | {batch} | {' | '.join(cells)} | {min(best.values()) / min(mine.values()):.2f} |")
+
+
+# --- turbo, from end to end ---------------------------------------------------------------------------------------------
+
+TURBO = [("ten digits, 1 bit, M = 400", "mnist-unet", "demo-digits.idx3-ubyte",
+          ["--matrix", "ill-conditioned", "--kappa", "1000", "-m", "400", "--sigma", "0.05", "--bits", "1"]),
+         ("a photograph of 256×256, Hadamard, 2 bits, half as many measurements", "photo", "demo-photo.png",
+          ["--matrix", "hadamard", "-m", "50%", "--sigma", "0.02", "--bits", "2"])]
+
+
+def turbo(say, rounds, references):
+    """Both sides alternate, PyTorch in f32 and in bf16; neither loads nor factorises in the time, qcs packs its weights in it."""
+    qcs, program = built("qcs", "build", "--release"), Path(__file__).with_name("pytorch_turbo.py")
+    say("| problem | PyTorch s | PyTorch, bf16 s | qcs s | ratio to the better | PyTorch dB | qcs dB | evaluations, PyTorch | qcs |\n" + 9 * "|---" + "|")
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        for name, prior, images, flags in TURBO:
+            problem, weights = folder / "problem.safetensors", ROOT / "weights" / f"{prior}.safetensors"
+            subprocess.run([qcs, "--quiet", "measure", ROOT / "weights" / images, "-o", problem, "--force", *flags], check=True)
+            theirs, ours = {False: [], True: []}, []
+            for _ in range(rounds):
+                for bf16, found in theirs.items():
+                    found.append(run([sys.executable, program, problem, weights, references, *(["--bf16"] if bf16 else [])])[0])
+                report, _ = run([qcs, "--quiet", "--threads", THREADS, "run", problem, "--model", weights, "--method", "turbo",
+                                 "--out", folder / "run", "--force", "--json"])
+                ours.append(report["methods"][0])
+            seconds = {bf16: statistics.median(f["seconds"] for f in found) for bf16, found in theirs.items()}
+            mine = statistics.median(m["seconds"] for m in ours)
+            theirs = theirs[False][0]
+            say(f"| {name} | {seconds[False]:.2f} | {seconds[True]:.2f} | {mine:.2f} | {min(seconds.values()) / mine:.2f} | "
+                f"{statistics.mean(theirs['psnr']):.2f} | {ours[0]['psnr']['mean']:.2f} | "
+                f"{statistics.mean(theirs['evaluations']):.1f} | {ours[0]['evaluations']['mean']:.1f} |")
 
 
 # --- the network's forward pass -----------------------------------------------------------------------------------------
@@ -183,13 +263,17 @@ def processor():
 
 
 def main():
-    parts = {"forward": forward, "reconstruction": reconstruction, "memory": memory}
+    parts = {"priors": priors, "forward": forward, "reconstruction": reconstruction, "memory": memory, "turbo": turbo}
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", action="store_true", help="put the tables into benches/results")
+    parser.add_argument("--references", type=Path, help="folder with the references of turbo and of operators")
     args = parser.parse_args()
-    for name in args.parts or parts:
+    chosen = args.parts or [name for name in parts if name != "turbo" or args.references]
+    if "turbo" in chosen and not args.references:
+        parser.error("turbo wants --references FOLDER")
+    for name in chosen:
         lines = []
 
         def say(line):
@@ -198,7 +282,7 @@ def main():
 
         say(f"`python benches/compare_pytorch.py {name} --rounds {args.rounds} --write`, {date.today()}: PyTorch {torch.__version__}, "
             f"{THREADS} threads, {processor()}\n")
-        parts[name](say, args.rounds)
+        parts[name](say, args.rounds, *([args.references] if name == "turbo" else []))
         if args.write:
             Path(__file__).with_name("results").joinpath(f"pytorch_{name}.md").write_text("\n".join(lines) + "\n")
 
