@@ -71,7 +71,7 @@ impl Predicted {
                     rows.len() - 1
                 });
                 let row = &mut rows[at];
-                let predicted = predict(launch, &gpu, resources[&launch.kernel]);
+                let predicted = predict(launch, &gpu, &resources[&launch.kernel]);
                 let (seconds, bound) = (predicted.seconds + NODE, predicted.bound);
                 row.launches += 1;
                 row.bytes_once += launch.bytes_once;
@@ -239,9 +239,9 @@ mod tests {
         let known = Resources {
             blocks_per_multiprocessor: 2,
             instructions_per_fma: None,
-            matrix_instructions: None,
+            schedule: None,
         };
-        let resources = ["conv_prepare_f16", "conv_f16_64x64", "elu"].map(|name| (name.to_owned(), known));
+        let resources = ["conv_prepare_f16", "conv_f16_64x64", "elu"].map(|name| (name.to_owned(), known.clone()));
         let conv = ["conv_prepare_f16", "conv_f16_64x64"];
         let ops = [
             op("conv", &conv, 900_000),
@@ -263,10 +263,10 @@ mod tests {
         let known = Resources {
             blocks_per_multiprocessor: 2,
             instructions_per_fma: None,
-            matrix_instructions: None,
+            schedule: None,
         };
         let part = ["winograd_input_elu", "conv_f32_64x64_none", "winograd_output"];
-        let resources = part.map(|name| (name.to_owned(), known));
+        let resources = part.map(|name| (name.to_owned(), known.clone()));
         let ops = [op("conv", &[part, part].concat(), 900_000)];
         let predicted = Predicted::new(V100, "fp32", &ops, &resources.into());
         let mut rows: Vec<(&str, usize, u64)> =
