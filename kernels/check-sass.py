@@ -124,8 +124,10 @@ def complaints(arch, name, kernel, loop):
     if name.startswith(("conv_f16", "conv_tf32")) and name.endswith("64x64") and arch < 90:
         if loop["stalls"] > 1.25 * loop["tensor"]:
             yield f"sm_{arch} {name}: stall counts of {loop['stalls']} for {loop['tensor']} cycles of the tensor cores"
-        if loop["ahead"] < 40:
-            yield f"sm_{arch} {name}: a product waits for a load {loop['ahead']} instructions before it"
+        if loop["pass"][-1] > 1.2 * len(loop["pass"]) * loop["tensor"]:
+            yield f"sm_{arch} {name}: a pass of all blocks takes {loop['pass'][-1]} cycles"
+        if loop["ahead"] < 60:
+            yield f"sm_{arch} {name}: a product waits for a load {loop['ahead']} cycles before it"
     if "128x128" in name and occupancy(arch, kernel)[0] < 2:
         yield f"sm_{arch} {name}: {occupancy(arch, kernel)[0]} block per multiprocessor"
 
@@ -160,7 +162,7 @@ def main():
         "local memory. *warps* is the share of a multiprocessor's warps that are resident; *inner loop* is the loop with the",
         "most arithmetic: fused multiply-adds (FFMA, DFMA) or matrix instructions (HMMA) among all its instructions. Of matrix",
         "instructions: *stalls*, ptxas' stall counts of a pass, for the cycles that they take the tensor cores; *loads ahead*, the",
-        "instructions between a product and the nearest load that it waits for; *outside*, the stall counts on a warp's way before and",
+        "stall counts between a product and the nearest load that it waits for; *outside*, the stall counts on a warp's way before and",
         "behind the loop in a 3×3 layer with a bias alone. *pass* and *rest* are what the control codes come to in cycles with one, two and",
         f"more blocks at a time, if a load takes {schedule.LOAD}: of a pass of all of them, and outside of the loop (`schedule.py`).",
         "",

@@ -8,6 +8,7 @@
 use super::MOST_STEPS;
 use super::rounding::Rounding;
 use super::statistics::{rows_per_image, statistics_len};
+use crate::divisor::Divisor;
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
 
@@ -96,6 +97,12 @@ pub struct TensorConvArgs {
     pub multiprocessors: u32,
     /// 1 if the prepared output passes ELU.
     pub prepared_elu: u32,
+    /// Rows of the product from one image to the next, columns of an image, and tiles side by side: [`divided`](Self::divided) sets them.
+    pub rows: Divisor,
+    /// As `width`.
+    pub columns: Divisor,
+    /// Of outputs.
+    pub tiles: Divisor,
 }
 
 impl TensorConvArgs {
@@ -107,9 +114,20 @@ impl TensorConvArgs {
         statistics_len(self.images, self.out_blocks, self.height * self.width)
     }
 
-    #[inline(always)]
-    pub(super) fn rows_per_image(&self) -> u32 {
+    fn rows_per_image(&self) -> u32 {
         rows_per_image(self.height * self.width, self.statistics)
+    }
+
+    /// With the divisors that follow from the rest.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn divided(self) -> Self {
+        let [_, tiles] = self.grid(self.tile());
+        Self {
+            rows: Divisor::of(self.rows_per_image()),
+            columns: Divisor::of(self.width),
+            tiles: Divisor::of(tiles),
+            ..self
+        }
     }
 
     fn grid(&self, tile: Tile) -> [u32; 2] {
@@ -153,7 +171,7 @@ pub fn tensor_effort(pixels: u32, units: u32, out_blocks: u32, multiprocessors: 
     4 * u64::from(units) * u64::from(unit_cost(tile, pixels, out_blocks, multiprocessors))
 }
 
-// SAFETY: repr(C), words of eight bytes and ten of four.
+// SAFETY: repr(C), words of eight bytes and sixteen of four.
 unsafe impl Arguments for TensorConvArgs {
     fn kernel(&self) -> &'static str {
         let [half, tf32] = self.tile().kernels;
@@ -173,6 +191,7 @@ unsafe impl Arguments for TensorConvArgs {
             "the kernels address a prepared map with 32 bits"
         );
         let [pixels, outputs] = self.grid(self.tile());
+        assert_eq!(self.tiles.by, outputs, "the divisors are not set");
         Launch {
             grid: [pixels * outputs, 1],
             threads: WARPS * 32,
@@ -276,6 +295,9 @@ mod tests {
             precision: Rounding::F16.code(),
             multiprocessors,
             prepared_elu: 0,
+            rows: Divisor::NONE,
+            columns: Divisor::NONE,
+            tiles: Divisor::NONE,
         };
         args.kernel()
     }
