@@ -162,13 +162,13 @@ impl Caller<'_> {
             taps: conv.taps,
             dilation: conv.dilation,
             precision: rounding.code(),
-            multiprocessors: conv.multiprocessors,
+            tile: 0,
             prepared_elu: u32::from(op.leaves.is_some_and(|prepared| prepared.activation == Activation::Elu)),
             rows: Divisor::NONE,
             columns: Divisor::NONE,
             tiles: Divisor::NONE,
         }
-        .divided();
+        .tiled(self.generation, self.multiprocessors);
         match op.activated {
             Some(_) => vec![Call::of(&product)],
             None => vec![Call::of(&prepare), Call::of(&product)],
