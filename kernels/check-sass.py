@@ -5,7 +5,7 @@
     kernels/check-sass.py --check    compare with the committed file instead
 
 Fails if a kernel spills registers or keeps anything in local memory, or if a convolution falls below the limits in `complaints`. Of the
-loops on tensor cores it reads ptxas' control codes too: what the stall counts add up to, and which loads a product waits for.
+loops on tensor cores it reads ptxas' control codes too (schedule.py).
 Needs ptxas 12.9 (the wheel nvidia-cuda-nvcc-cu12 12.9.86) and cuobjdump (the wheel triton 3.4.0; later ones no longer
 know sm_70), on the PATH or named by QCS_PTXAS and QCS_CUOBJDUMP. nvdisasm must stand beside cuobjdump.
 """
@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import schedule
 
 KERNELS = Path(__file__).resolve().parent
 PTX_OF = {70: "qcs_sm_70.ptx", 80: "qcs_sm_80.ptx", 90: "qcs_sm_80.ptx"}
@@ -85,62 +87,30 @@ def disassemble(cuobjdump, cubin):
     return dict(zip(parts[1::2], parts[2::2]))
 
 
-# An instruction, and its two words: the control code is the upper word from bit 41 on.
-INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+([^;]+);\s*/\* 0x[0-9a-f]{16} \*/\s*/\* 0x([0-9a-f]{16}) \*/")
-# Cycles that a matrix instruction takes the tensor cores of a quarter of a multiprocessor.
-TENSOR_CYCLES = {"884": 2, "16816": 8, "1688": 8}
-
-
-class Instruction:
-    def __init__(self, address, text, upper):
-        control = int(upper, 16) >> 41
-        self.address, self.text = int(address, 16), text.strip()
-        self.opcode = re.sub(r"^@!?U?P\w+ ", "", self.text).split()[0]
-        # Cycles until the warp's next instruction, the scoreboard that the result signals (7: none), those that are waited for.
-        self.stall, self.signals = control & 15, control >> 5 & 7
-        self.awaits = [board for board in range(6) if control >> 11 + board & 1]
-
-
-def inner_loop(text):
+def inner_loop(text, blocks):
     """Of the loop with the most arithmetic: which instruction, how many of them, of how many instructions, and the loads
     from shared memory; of one on tensor cores also its schedule."""
-    code = [Instruction(*found) for found in INSTRUCTION.findall(text)]
+    code = schedule.instructions(text)
     place = {instruction.address: n for n, instruction in enumerate(code)}
     best = None
     for n, instruction in enumerate(code):
-        jump = re.search(r"BRA (?:`\(\.L\w+\)|0x([0-9a-f]+))", instruction.text)
-        target = place.get(int(jump[1], 16)) if jump and jump[1] else None
+        target = place.get(instruction.target)
         if target is None or target >= n:
             continue
         body = code[target : n + 1]
         for work in WORK:
-            count = sum(i.opcode.split(".")[0] == work for i in body)
+            count = sum(i.kind == work for i in body)
             if count and (best is None or count > best["count"]):
                 best = {
                     "work": work,
                     "count": count,
                     "of": sum(i.opcode != "NOP" for i in body),
                     "shared": sum(i.opcode.startswith("LDS") for i in body),
-                    "body": body,
+                    "loop": (target, n + 1),
                 }
     if best and best["work"] == "HMMA":
-        best |= schedule(best["body"])
+        best |= schedule.read(code, *best["loop"], blocks)
     return best
-
-
-def schedule(body):
-    """Of a loop on tensor cores: the cycles of its matrix instructions, the sum of its stall counts, and how many instructions before
-    the product that waits for it the nearest load stands."""
-    products = [n for n, i in enumerate(body) if i.opcode.startswith("HMMA")]
-    cycles = sum(TENSOR_CYCLES[body[n].opcode.split(".")[1]] for n in products)
-    nearest = len(body)
-    for n in products:
-        for board in body[n].awaits:
-            # The last one that signals this scoreboard, in the pass before if need be.
-            back = next((k for k in range(1, len(body)) if body[n - k].signals == board), None)
-            if back and body[n - back].opcode.startswith("LDG"):
-                nearest = min(nearest, back)
-    return {"cycles": cycles, "stalls": sum(i.stall for i in body), "ahead": nearest}
 
 
 def complaints(arch, name, kernel, loop):
@@ -152,10 +122,12 @@ def complaints(arch, name, kernel, loop):
         yield f"sm_{arch} {name}: {loop['shared']} loads from shared memory in a loop that should have none"
     # Hopper runs what is made for Ampere; nobody has read how well.
     if name.startswith(("conv_f16", "conv_tf32")) and name.endswith("64x64") and arch < 90:
-        if loop["stalls"] > 1.25 * loop["cycles"]:
-            yield f"sm_{arch} {name}: stall counts of {loop['stalls']} for {loop['cycles']} cycles of the tensor cores"
-        if loop["ahead"] < 40:
-            yield f"sm_{arch} {name}: a product waits for a load {loop['ahead']} instructions before it"
+        if loop["stalls"] > 1.25 * loop["tensor"]:
+            yield f"sm_{arch} {name}: stall counts of {loop['stalls']} for {loop['tensor']} cycles of the tensor cores"
+        if loop["pass"][-1] > 1.2 * len(loop["pass"]) * loop["tensor"]:
+            yield f"sm_{arch} {name}: a pass of all blocks takes {loop['pass'][-1]} cycles"
+        if loop["ahead"] < 60:
+            yield f"sm_{arch} {name}: a product waits for a load {loop['ahead']} cycles before it"
     if "128x128" in name and occupancy(arch, kernel)[0] < 2:
         yield f"sm_{arch} {name}: {occupancy(arch, kernel)[0]} block per multiprocessor"
 
@@ -174,7 +146,8 @@ def table(arch, rows):
             inner = f"{loop['count']} {loop['work']} of {loop['of']} ({loop['count'] / loop['of']:.0%})"
             inner += f", {loop['shared']} shared loads" if loop["shared"] else ""
             if "stalls" in loop:
-                inner += f"; stalls {loop['stalls']} for {loop['cycles']} ({loop['stalls'] / loop['cycles']:.2f}), loads {loop['ahead']} ahead"
+                inner += f"; stalls {loop['stalls']} for {loop['tensor']} ({loop['stalls'] / loop['tensor']:.2f}), loads {loop['ahead']} ahead"
+                inner += f", {loop['outside']} outside; pass {' '.join(map(str, loop['pass']))}, rest {' '.join(map(str, loop['rest']))}"
         numbers = f"{kernel['threads']} | {kernel['registers']} | {kernel['shared']} | {blocks} | {share:.0%}"
         lines.append(f"| `{name}` | {numbers} | {inner} |")
     return lines + [""]
@@ -189,7 +162,9 @@ def main():
         "local memory. *warps* is the share of a multiprocessor's warps that are resident; *inner loop* is the loop with the",
         "most arithmetic: fused multiply-adds (FFMA, DFMA) or matrix instructions (HMMA) among all its instructions. Of matrix",
         "instructions: *stalls*, ptxas' stall counts of a pass, for the cycles that they take the tensor cores; *loads ahead*, the",
-        "instructions between a product and the nearest load that it waits for.",
+        "stall counts between a product and the nearest load that it waits for; *outside*, the stall counts on a warp's way before and",
+        "behind the loop in a 3×3 layer with a bias alone. *pass* and *rest* are what the control codes come to in cycles with one, two and",
+        f"more blocks at a time, if a load takes {schedule.LOAD}: of a pass of all of them, and outside of the loop (`schedule.py`).",
         "",
     ]
     wrong = []
@@ -198,7 +173,7 @@ def main():
             cubin = str(Path(folder) / f"{arch}.cubin")
             kernels = sorted(assemble(ptxas, arch, cubin).items())
             sass = disassemble(cuobjdump, cubin)
-            rows = [(name, kernel, inner_loop(sass[name])) for name, kernel in kernels]
+            rows = [(name, kernel, inner_loop(sass[name], occupancy(arch, kernel)[0])) for name, kernel in kernels]
             wrong += [c for row in rows for c in complaints(arch, *row)]
             lines += table(arch, rows)
     text = "\n".join(lines)

@@ -15,7 +15,7 @@
 //! Kernels, one op per file, in [`network`], [`product`], [`likelihood`], [`sampler`] and [`turbo`]. A file holds the op's argument struct, which
 //! the host fills in and the kernel takes by value; its *twin*, the same op in plain Rust, which says what the kernel
 //! means and is what tests compare it with; and, for the device only, the kernel. [`launch`] and [`global`] are what
-//! both sides know of a launch, `device` is what the kernels know of the hardware.
+//! both sides know of a launch, [`divisor`] divides by what the host knows, `device` is what the kernels know of the hardware.
 //!
 //! [`PTX_SM_70`] and [`PTX_SM_80`] are the kernels as `build-ptx.sh` compiled them, [`CUBINS`] as `build-cubin.sh` assembled those.
 #![no_std]
@@ -38,6 +38,7 @@ extern crate std;
 mod coefficients;
 #[cfg(target_arch = "nvptx64")]
 mod device;
+pub mod divisor;
 pub mod float;
 pub mod global;
 pub mod launch;

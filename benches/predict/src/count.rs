@@ -1,4 +1,4 @@
-//! One Langevin step of the engine on the emulator, which writes down every launch.
+//! One Langevin step of the engine, or one evaluation of a network or a likelihood, on the emulator, which writes down every launch.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,41 +6,66 @@ use std::path::Path;
 use qcs::engine::cuda::CudaEngine;
 use qcs::engine::{Constants, Engine, Precision, State};
 use qcs::likelihood::Likelihood;
-use qcs::methods::QcsSgmPlus;
-use qcs::methods::{Algorithm, Inputs, Preset};
+use qcs::methods::{Algorithm, Inputs, Preset, QcsSgmPlus, ScorePlan};
 use qcs::plan::{Activation, Contents, Conv, NetworkOp, Op, Plan, Program, Step};
 use qcs::prior::Prior;
-use qcs::problem::{Cells, Matrix, Problem, Spectrum};
+use qcs::problem::{Cells, Matrix, Measurements, Problem, Spectrum, Structure};
 use qcs::{Error, ImageShape, Result};
 use qcs_kernels::network::conv::winograd::{FREQUENCIES, Tiling};
 
 use super::counts::{CountedOp, Launch};
 
-/// Runs the step in this process, whose environment names the emulator and `launches`, and returns the ops of the plan.
+/// What is predicted.
+#[derive(Clone, Copy, Debug)]
+pub enum Subject {
+    /// A Langevin step of a preset, with the paper's network of this width
+    Step { preset: &'static Preset, ngf: usize },
+    /// An evaluation of the prior in this file or folder, for images of its size or so many pixels a side
+    Evaluation { prior: &'static str, side: Option<usize> },
+    /// The likelihood of the photograph: three channels of 256×256, half as many measurements by the Hadamard operator
+    Hadamard,
+}
+
+/// Runs the subject in this process, whose environment names the emulator and `launches`, and returns the ops of the plan.
 ///
 /// Convolutions of one shape run the same instructions, so the first stands for all of them. That leaves the network's
 /// output without meaning, on which no other count depends.
-pub fn count(
-    preset: &Preset,
-    ngf: usize,
-    batch: usize,
-    precision: Precision,
-    launches: &Path,
-) -> Result<Vec<CountedOp>> {
-    let image = preset.image();
-    let prior = Prior::random_of_width(ngf, image, 0);
-    let problem = problem(preset, image)?;
+pub fn count(subject: Subject, batch: usize, precision: Precision, launches: &Path) -> Result<Vec<CountedOp>> {
     let mut engine = CudaEngine::new(0, Some(precision))?;
     // Op by op, each in its range, instead of as a graph.
     engine.profile(1..=1)?;
-    engine.factorise(&problem)?;
-    let settings = QcsSgmPlus::of_preset(preset).settings(Likelihood::default())?;
-    let given = Inputs {
-        prior: &prior,
-        problem: Some(&problem),
-        chains: 1,
+    let (whole, prior, problem) = match subject {
+        Subject::Step { preset, ngf } => {
+            let prior = Prior::random_of_width(ngf, preset.image(), 0);
+            let problem = dense(preset)?;
+            engine.factorise(&problem)?;
+            let settings = QcsSgmPlus::of_preset(preset).settings(Likelihood::default())?;
+            let given = Inputs {
+                prior: &prior,
+                problem: Some(&problem),
+                chains: 1,
+            };
+            let plan = settings.passes(given)[0].compile(batch, engine.target()).plan;
+            (plan, Some(prior), Some(problem))
+        }
+        Subject::Evaluation { prior, side } => {
+            let path = Path::new(super::ROOT).join(prior);
+            let image = side.map(|side| ImageShape::new(3, side, side));
+            let prior = Prior::open(&path, image)?;
+            let plan = ScorePlan::of_prior(&prior, batch, engine.target()).plan;
+            (plan, Some(prior), None)
+        }
+        Subject::Hadamard => {
+            let shape = ImageShape::new(3, 256, 256);
+            let operator = Structure::Hadamard.draw(shape, Some(Measurements::Share(0.5)), 0)?;
+            let m = operator.rows();
+            let cells = Cells::new(m, vec![0.0; m], vec![f64::INFINITY; m])?;
+            let problem = Problem::new(operator, cells, 0.05)?;
+            engine.factorise(&problem)?;
+            let plan = ScorePlan::of_likelihood(&Likelihood::default(), &problem, batch, engine.target()).plan;
+            (plan, None, Some(problem))
+        }
     };
-    let whole = settings.passes(given)[0].compile(batch, engine.target()).plan;
     let mut seen = Vec::new();
     let plan = whole.only(Program::Step, |op| match op {
         Op::Network(NetworkOp::Conv(conv)) if seen.contains(&Shape::of(&whole, conv)) => false,
@@ -53,8 +78,8 @@ pub fn count(
     let steps = [Step::plain(1.0, 1e-4, 0)];
     let constants = Constants {
         steps: &steps,
-        prior: Some(&prior),
-        problem: Some(&problem),
+        prior: prior.as_ref(),
+        problem: problem.as_ref(),
         ..Constants::default()
     };
     let mut session = engine.session(&plan, constants)?;
@@ -68,8 +93,8 @@ pub fn count(
 }
 
 /// One image, measured with one bit by a matrix whose factorisation takes no time: [1 0]. What it holds changes no count.
-fn problem(preset: &Preset, image: ImageShape) -> Result<Problem> {
-    let (m, n) = (preset.measurements, image.len());
+fn dense(preset: &Preset) -> Result<Problem> {
+    let (m, n) = (preset.measurements, preset.image().len());
     let identity = |columns: usize| {
         (0..m * columns)
             .map(move |at| f64::from(at % columns == at / columns))

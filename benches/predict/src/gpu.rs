@@ -70,20 +70,36 @@ impl Gpu {
 }
 
 /// What ptxas made of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Resources {
     pub blocks_per_multiprocessor: u64,
     /// Machine instructions of the inner loop per fused multiply-add or matrix instruction in it
     pub instructions_per_fma: Option<f64>,
-    /// Matrix instructions of an inner loop that loads its operands from memory, without a barrier
-    pub matrix_instructions: Option<f64>,
+    /// Of a kernel on the tensor cores, whose loop has no barrier
+    pub schedule: Option<Schedule>,
 }
 
-impl Resources {
-    /// Passes of a warp through such a loop.
-    pub fn passes(&self, launch: &Launch) -> f64 {
+/// What the control codes of a kernel on the tensor cores come to (`kernels/schedule.py`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// Matrix instructions of a pass of the main loop
+    pub products: f64,
+    /// Cycles of a pass, and of all outside of the loop, with one, two and more blocks on a multiprocessor at a time
+    pub pass: Vec<f64>,
+    pub rest: Vec<f64>,
+}
+
+impl Schedule {
+    /// Cycles of a multiprocessor that is given so many blocks and holds some of them at a time.
+    pub fn cycles(&self, launch: &Launch, given: u64, held: u64) -> f64 {
         let of_warp = launch.work().fma / (launch.blocks * launch.warps_per_block).max(1) as f64;
-        self.matrix_instructions.map_or(0.0, |of_pass| of_warp / of_pass)
+        // The warp with the most units decides.
+        let passes = (of_warp / self.products).ceil();
+        let round = |blocks: u64| match blocks as usize {
+            0 => 0.0,
+            n => passes * self.pass[n - 1] + self.rest[n - 1],
+        };
+        (given / held) as f64 * round(held) + round(given % held)
     }
 }
 
@@ -94,18 +110,28 @@ pub fn resources(text: &str, sm: u32) -> HashMap<String, Resources> {
     rows.filter_map(resources_of).collect()
 }
 
-/// "| `name` | threads | registers | shared | blocks | warps | 512 FFMA of 589 (87%), 33 shared loads |"
+/// "| `name` | threads | registers | shared | blocks | warps | 512 FFMA of 589 (87%), 33 shared loads |", of the tensor cores with
+/// "; pass 925 1170, rest 3408 4215" in the end
 fn resources_of(row: &str) -> Option<(String, Resources)> {
     let cells: Vec<&str> = row.split('|').map(str::trim).collect();
     let name = cells.get(1)?.strip_prefix('`')?.strip_suffix('`')?;
     let words: Vec<&str> = cells.get(7)?.split_whitespace().collect();
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok());
+    let cycles = |behind: &str| -> Option<Vec<f64>> {
+        let (list, _) = cells[7]
+            .split_once(behind)?
+            .1
+            .split_once(',')
+            .unwrap_or((cells[7].split_once(behind)?.1, ""));
+        list.split_whitespace().map(|word| word.parse().ok()).collect()
+    };
+    let schedule = cycles("; pass ").zip(cycles(", rest ")).zip(number(0));
     Some((
         name.to_owned(),
         Resources {
             blocks_per_multiprocessor: cells[5].parse().ok()?,
             instructions_per_fma: number(0).zip(number(3)).map(|(fma, all)| all / fma),
-            matrix_instructions: number(0).filter(|_| words[1] == "HMMA" && !words.contains(&"shared")),
+            schedule: schedule.map(|((pass, rest), products)| Schedule { products, pass, rest }),
         },
     ))
 }
@@ -126,10 +152,12 @@ mod tests {
     fn the_table_of_an_architecture_is_read() {
         let text = "# Kernels\n\n## sm_70\n\n| kernel | threads |\n|---|---|\n\
                     | `a` | 256 | 8 | 0 | 8 | 100% |  |\n\
-                    | `b` | 128 | 85 | 13080 | 5 | 31% | 256 FFMA of 320 (80%), 25 shared loads |\n\n\
+                    | `b` | 128 | 85 | 13080 | 5 | 31% | 256 FFMA of 320 (80%), 25 shared loads |\n\
+                    | `c` | 128 | 255 | 40960 | 2 | 12% | 256 HMMA of 359 (71%); stalls 596 for 512 (1.16), loads 77 ahead; \
+                    pass 925 1170, rest 3408 4215 |\n\n\
                     ## sm_80\n\n| `a` | 256 | 8 | 0 | 7 | 100% |  |\n";
         let table = resources(text, 70);
-        assert_eq!(table.len(), 2);
+        assert_eq!(table.len(), 3);
         assert_eq!(
             (table["a"].blocks_per_multiprocessor, table["a"].instructions_per_fma),
             (8, None)
@@ -138,6 +166,12 @@ mod tests {
             (table["b"].blocks_per_multiprocessor, table["b"].instructions_per_fma),
             (5, Some(1.25))
         );
+        let read = Schedule {
+            products: 256.0,
+            pass: vec![925.0, 1170.0],
+            rest: vec![3408.0, 4215.0],
+        };
+        assert_eq!((&table["c"].schedule, &table["b"].schedule), (&Some(read), &None));
         assert_eq!(resources(text, 80)["a"].blocks_per_multiprocessor, 7);
     }
 }

@@ -5,6 +5,9 @@
 //! channels, takes a multiprocessor 877 cycles with one block, 728 with two, 650 with four, 633 with five, where the multiply-adds
 //! alone need 512. So it is 579 cycles, and 298 that no other block hides but all together do: [`LATENCY`] / blocks. What is
 //! left over 512 is the [`OVERHEAD`].
+//!
+//! The main loop on the tensor cores has no barrier, and what it takes stands in its control codes: see
+//! [`Schedule`](super::gpu::Schedule).
 
 use super::counts::{Launch, Work};
 use super::gpu::{F64, FP32, Gpu, INTEGER, MEMORY, Resources, SCHEDULERS, SECTORS_PER_WAVEFRONT, SPECIAL};
@@ -15,16 +18,10 @@ pub const NODE: f64 = 1.5e-6;
 /// Cycles from barrier to barrier that a block waits: for the barrier, for the first loads from shared memory, for the last
 /// sums. Blocks of one multiprocessor wait at the same time.
 const LATENCY: f64 = 298.0;
-/// Cycles of a multiprocessor over those that its slowest part needs, with work at hand: 579 / 512 in fp32; 1.2 from the two
-/// layers that the simulator ran on the tensor cores, whose loads from shared memory come in bursts.
+/// Cycles of a multiprocessor over those that its slowest part needs, with work at hand: 579 / 512 in fp32; 1.2 where loads from shared
+/// memory come in bursts, from tensor-core kernels of old that the simulator ran.
 const OVERHEAD: f64 = 1.13;
 const OVERHEAD_IN_BURSTS: f64 = 1.2;
-/// Cycles from a load to its value, if L2 has it and all multiprocessors ask: an assumption, twice what microbenchmarks find of an
-/// idle L2, about 200 on either GPU. `docs/performance.md` has what other values would give. A main loop without barriers waits
-/// if its next operands take longer than the products that are computed meanwhile, of all blocks that a multiprocessor holds.
-const LOAD: f64 = 400.0;
-/// Times that such a loop's pass waits for operands: it is unrolled, and its two parts load for each other.
-const LOADS_PER_PASS: f64 = 2.0;
 /// Share of the DRAM's rate that kernels get, if all multiprocessors ask: 607 of 900 GB/s, `matrix_times` in the simulator.
 const DRAM_SHARE: f64 = 0.67;
 
@@ -41,7 +38,7 @@ pub struct Prediction {
 }
 
 /// The largest of the lower bounds.
-pub fn predict(launch: &Launch, gpu: &Gpu, resources: Resources) -> Prediction {
+pub fn predict(launch: &Launch, gpu: &Gpu, resources: &Resources) -> Prediction {
     let work = as_compiled(launch, resources);
     let (l1, l2) = (
         launch.l1_sectors as f64,
@@ -83,7 +80,7 @@ pub fn predict(launch: &Launch, gpu: &Gpu, resources: Resources) -> Prediction {
 }
 
 /// The bounds as they are reached, and the waiting that residency does not hide.
-fn expected(launch: &Launch, gpu: &Gpu, resources: Resources, bounds: &[(&'static str, f64)]) -> f64 {
+fn expected(launch: &Launch, gpu: &Gpu, resources: &Resources, bounds: &[(&'static str, f64)]) -> f64 {
     let most = |inside: bool| {
         let chosen = bounds
             .iter()
@@ -95,25 +92,18 @@ fn expected(launch: &Launch, gpu: &Gpu, resources: Resources, bounds: &[(&'stati
     };
     let ((part, computing), (_, moving)) = (most(true), most(false));
     let overhead = match part {
-        "tensor cores" | "shared memory" | "load/store" => OVERHEAD_IN_BURSTS,
+        "shared memory" | "load/store" => OVERHEAD_IN_BURSTS,
         _ => OVERHEAD,
     };
     // Blocks of the busiest multiprocessor come in rounds of as many as it holds; the last may be half filled.
     let given = launch.blocks.div_ceil(gpu.multiprocessors);
-    let resident = given.min(resources.blocks_per_multiprocessor);
-    let rounds = given.div_ceil(resources.blocks_per_multiprocessor);
-    let waiting_for_loads = |resident: u64| {
-        let steps = LOADS_PER_PASS * resources.passes(launch);
-        let of_step = computing * overhead * gpu.clock / (given as f64 * steps.max(1.0));
-        steps * (LOAD - resident as f64 * of_step).max(0.0)
+    let held = resources.blocks_per_multiprocessor;
+    let busiest = match &resources.schedule {
+        Some(schedule) => schedule.cycles(launch, given, held) / gpu.clock,
+        None => computing * overhead + given.div_ceil(held) as f64 * launch.barriers() * LATENCY / gpu.clock,
     };
-    let last = given - (rounds - 1) * resident;
-    let waiting = (rounds as f64 * launch.barriers() * LATENCY
-        + (rounds - 1) as f64 * waiting_for_loads(resident)
-        + waiting_for_loads(last))
-        / gpu.clock;
     let asking = launch.blocks.min(gpu.multiprocessors) as f64 / gpu.multiprocessors as f64;
-    (computing * overhead + waiting).max(moving / (DRAM_SHARE * asking))
+    busiest.max(moving / (DRAM_SHARE * asking))
 }
 
 /// The multiprocessor with the most blocks decides: with 128 equal blocks on 80, some have two and most of the others wait.
@@ -122,7 +112,7 @@ fn busy(blocks: u64, multiprocessors: u64) -> f64 {
 }
 
 /// Each scheduler has its own part of the pipes, and needs a warp to use it.
-fn schedulers_with_work(launch: &Launch, gpu: &Gpu, resources: Resources) -> f64 {
+fn schedulers_with_work(launch: &Launch, gpu: &Gpu, resources: &Resources) -> f64 {
     let given = launch.blocks.div_ceil(gpu.multiprocessors);
     let resident = given.min(resources.blocks_per_multiprocessor) * launch.warps_per_block;
     (resident as f64).min(SCHEDULERS)
@@ -131,7 +121,7 @@ fn schedulers_with_work(launch: &Launch, gpu: &Gpu, resources: Resources) -> f64
 /// The counted PTX, with fewer instructions where the inner loop that ptxas made of it has fewer.
 ///
 /// Only for kernels that are mostly their inner loop, so that what ptxas adds or saves elsewhere does not matter.
-fn as_compiled(launch: &Launch, resources: Resources) -> Work {
+fn as_compiled(launch: &Launch, resources: &Resources) -> Work {
     let work = launch.work();
     let product = launch.kernel.starts_with("conv_") || launch.kernel.contains("_times_");
     match resources.instructions_per_fma {
@@ -149,13 +139,13 @@ fn as_compiled(launch: &Launch, resources: Resources) -> Work {
 
 #[cfg(test)]
 mod tests {
-    use super::super::gpu::{A100, V100};
+    use super::super::gpu::{A100, Schedule, V100};
     use super::*;
 
     const RESOURCES: Resources = Resources {
         blocks_per_multiprocessor: 2,
         instructions_per_fma: None,
-        matrix_instructions: None,
+        schedule: None,
     };
 
     fn launch(blocks: u64, opcode: &str, count: u64) -> Launch {
@@ -192,7 +182,7 @@ mod tests {
         };
         for (blocks, simulated) in [(1, 877.0), (2, 728.0), (4, 650.0), (5, 633.0)] {
             let launch = layer("conv_f32_64x64", 80 * blocks, 100, 512, "fma.rn.f32");
-            let cycles = predict(&launch, &V100, five).expected * V100.clock / (100.0 * blocks as f64);
+            let cycles = predict(&launch, &V100, &five).expected * V100.clock / (100.0 * blocks as f64);
             assert!((cycles / simulated - 1.0).abs() < 0.02, "{cycles} for {simulated}");
         }
     }
@@ -210,7 +200,7 @@ mod tests {
             (64, 144, 2048, 2, 237e-6),
         ] {
             let launch = layer("conv_f32", blocks, steps, cycles, "fma.rn.f32");
-            let expected = predict(&launch, &V100, with(resident)).expected;
+            let expected = predict(&launch, &V100, &with(resident)).expected;
             assert!(
                 (expected / simulated - 1.0).abs() < 0.08,
                 "{expected:e} for {simulated:e}"
@@ -225,29 +215,72 @@ mod tests {
                 bytes_once: 32_000_000,
                 ..launch(blocks, "bra", 1)
             };
-            predict(&launch, &V100, RESOURCES).expected
+            predict(&launch, &V100, &RESOURCES).expected
         };
         // rotate_out and rotate_in, 53 and 76 µs in the simulator.
         assert!((bytes(125) / 53e-6 - 1.0).abs() < 0.03, "{:e}", bytes(125));
         assert!((bytes(63) / 76e-6 - 1.0).abs() < 0.15, "{:e}", bytes(63));
     }
 
-    #[test]
-    fn a_loop_without_barriers_waits_for_loads_that_its_products_do_not_hide() {
-        // Of each of four warps 100 steps of 128 cycles: 256 HMMA are 64 of the PTX, in two steps.
-        let loop_of = Resources {
-            blocks_per_multiprocessor: 4,
-            matrix_instructions: Some(256.0),
+    /// What `schedule.py` reads of the machine code that the simulator ran: before the loop without branches, and with it (v3).
+    fn simulated(kernel: &str) -> Resources {
+        let (held, products, pass, rest) = match kernel {
+            "before 64x64" => (2, 256.0, vec![1460.0, 1558.0], vec![5802.0, 6670.0]),
+            "before 64x32" => (2, 128.0, vec![973.0, 1021.0], vec![3493.0, 4038.0]),
+            "v3 64x64" => (2, 256.0, vec![865.0, 1146.0], vec![5779.0, 6262.0]),
+            "v3 64x32" => (2, 128.0, vec![615.0, 702.0], vec![3639.0, 4062.0]),
+            _ => (
+                4,
+                64.0,
+                vec![646.0, 689.0, 732.0, 914.0],
+                vec![2556.0, 2846.0, 3632.0, 3508.0],
+            ),
+        };
+        Resources {
+            blocks_per_multiprocessor: held,
+            schedule: Some(Schedule { products, pass, rest }),
             ..RESOURCES
-        };
-        let cycles = |blocks: u64| {
+        }
+    }
+
+    #[test]
+    fn layers_on_the_tensor_cores_take_as_long_as_in_the_simulator() {
+        // Accel-Sim's cycles of a V100 by control codes. Channels in units of 16, blocks, multiprocessors, cycles: of a whole V100 at
+        // batch 8, or of an eighth of one at batch 1.
+        for (kernel, units, blocks, multiprocessors, simulated_cycles) in [
+            // The seven layers with today's loop: 256 → 256 at 16², whole with blocks of one multiprocessor that share weights; the
+            // same in narrower tiles; 128 → 128 at 32², whole; 128 → 128 at 16², twice; 256 → 128 at 16².
+            ("v3 64x64", 16, 128, 80, 47_956.0),
+            ("v3 64x32", 16, 32, 10, 61_148.0),
+            ("v3 64x16", 16, 64, 10, 72_599.0),
+            ("v3 64x64", 8, 256, 80, 55_248.0),
+            ("v3 64x64", 8, 8, 10, 19_815.0),
+            ("v3 64x32", 8, 16, 10, 17_846.0),
+            ("v3 64x64", 16, 8, 10, 34_306.0),
+            // The loop before, by eighths: the first took 65,904 cycles whole.
+            ("before 64x64", 16, 16, 10, 62_886.0),
+            ("before 64x32", 16, 32, 10, 83_200.0),
+            ("before 64x64", 8, 32, 10, 71_991.0),
+            ("before 64x64", 8, 8, 10, 30_782.0),
+            ("before 64x32", 8, 16, 10, 22_545.0),
+            ("before 64x64", 16, 8, 10, 56_431.0),
+        ] {
+            let resources = simulated(kernel);
+            let products = resources.schedule.as_ref().unwrap().products as u64;
+            // A pass of a warp is a unit, and takes four HMMA to each of the PTX.
             let mma = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32";
-            let launch = launch(80 * blocks, mma, 80 * blocks * 4 * 50 * 64);
-            predict(&launch, &V100, loop_of).expected * V100.clock / 100.0
-        };
-        let step = 1.2 * 32.0 * 4.0 * 2048.0 / 1024.0;
-        assert!(close(cycles(1), LOAD), "one block, the next operands after 400 cycles");
-        assert!(close(cycles(2), 2.0 * step), "two compute for longer than that");
+            let launch = launch(blocks, mma, blocks * units * 9 * products / 4);
+            let gpu = Gpu {
+                multiprocessors,
+                ..V100
+            };
+            let cycles = predict(&launch, &gpu, &resources).expected * V100.clock;
+            let error = cycles / simulated_cycles - 1.0;
+            assert!(
+                error.abs() < 0.1,
+                "{kernel}, {units} units, {blocks} blocks: {cycles} for {simulated_cycles}"
+            );
+        }
     }
 
     fn close(a: f64, b: f64) -> bool {
@@ -257,14 +290,14 @@ mod tests {
     #[test]
     fn multiply_adds_on_all_multiprocessors_run_at_the_published_peak() {
         // 160 blocks, two on each of the 80: no tail.
-        let predicted = predict(&launch(160, "fma.rn.f32", 1_000_000), &V100, RESOURCES);
+        let predicted = predict(&launch(160, "fma.rn.f32", 1_000_000), &V100, &RESOURCES);
         assert_eq!((predicted.bound, predicted.busy), ("fp32", 1.0));
         assert!(close(predicted.seconds, 64e6 / V100.peak("fp32")), "{predicted:?}");
     }
 
     #[test]
     fn the_busiest_multiprocessor_decides() {
-        let seconds = |blocks| predict(&launch(blocks, "fma.rn.f32", 1_000_000), &A100, RESOURCES).seconds;
+        let seconds = |blocks| predict(&launch(blocks, "fma.rn.f32", 1_000_000), &A100, &RESOURCES).seconds;
         assert!(
             close(seconds(109) / seconds(216), 216.0 / 109.0),
             "two blocks on one of them"
@@ -283,7 +316,7 @@ mod tests {
             ..launch(80, "fma.rn.f32", 1_000_000)
         };
         let wide = launch(80, "fma.rn.f32", 1_000_000);
-        let seconds = |launch: &Launch| predict(launch, &V100, RESOURCES).seconds;
+        let seconds = |launch: &Launch| predict(launch, &V100, &RESOURCES).seconds;
         assert!(close(seconds(&narrow) / seconds(&wide), 2.0));
     }
 
@@ -294,13 +327,13 @@ mod tests {
             bytes_once: 9_000_000,
             ..idle.clone()
         };
-        let predicted = predict(&dram, &V100, RESOURCES);
+        let predicted = predict(&dram, &V100, &RESOURCES);
         assert!(predicted.bound == "DRAM" && close(predicted.seconds, 1e-5));
         let l2 = Launch {
             l2_sectors: 2048,
             ..idle.clone()
         };
-        let predicted = predict(&l2, &V100, RESOURCES);
+        let predicted = predict(&l2, &V100, &RESOURCES);
         assert!(predicted.bound == "L2" && close(predicted.seconds, 32.0 / V100.clock));
         // Shared memory and L1 share one path of 128 bytes per clock: three passes and one of four sectors.
         let shared = Launch {
@@ -308,7 +341,7 @@ mod tests {
             l1_sectors: 80 * 4,
             ..idle
         };
-        let predicted = predict(&shared, &V100, RESOURCES);
+        let predicted = predict(&shared, &V100, &RESOURCES);
         assert!(predicted.bound == "shared memory" && close(predicted.seconds, 4.0 / V100.clock));
     }
 
@@ -327,11 +360,11 @@ mod tests {
             kernel: name.to_owned(),
             ..kernel.clone()
         };
-        let compiled = as_compiled(&named("conv_f32"), resources);
+        let compiled = as_compiled(&named("conv_f32"), &resources);
         assert_eq!(
             (compiled.issued, compiled.integer, compiled.fp32),
             (200.0, 150.0, 100.0)
         );
-        assert_eq!(as_compiled(&named("norm_merge"), resources).issued, 400.0);
+        assert_eq!(as_compiled(&named("norm_merge"), &resources).issued, 400.0);
     }
 }

@@ -13,6 +13,8 @@ pub struct Row {
     pub name: String,
     pub launches: usize,
     pub flops: u64,
+    /// What the tensor cores execute, of it or of zeros
+    pub executed: f64,
     /// Bytes of each launch's operands, each once, and those of all sectors it asks for
     pub bytes_once: u64,
     pub bytes_asked: u64,
@@ -53,6 +55,14 @@ impl Row {
         largest.map_or("", |(bound, _)| bound)
     }
 
+    /// Of what the tensor cores execute
+    fn in_vain(&self) -> String {
+        match self.executed {
+            0.0 => String::new(),
+            executed => format!("{:.0} %", 100.0 * (1.0 - self.flops as f64 / executed)),
+        }
+    }
+
     pub fn busy(&self) -> f64 {
         self.without_tail / self.seconds
     }
@@ -71,9 +81,11 @@ impl Predicted {
                     rows.len() - 1
                 });
                 let row = &mut rows[at];
-                let predicted = predict(launch, &gpu, resources[&launch.kernel]);
+                let predicted = predict(launch, &gpu, &resources[&launch.kernel]);
                 let (seconds, bound) = (predicted.seconds + NODE, predicted.bound);
                 row.launches += 1;
+                let work = launch.work();
+                row.executed += work.flops_f16 + work.flops_tf32;
                 row.bytes_once += launch.bytes_once;
                 row.bytes_asked += 32 * (launch.l1_sectors + launch.l2_sectors);
                 row.seconds += seconds;
@@ -116,6 +128,7 @@ impl Row {
             name: name.to_owned(),
             launches: 0,
             flops: 0,
+            executed: 0.0,
             bytes_once: 0,
             bytes_asked: 0,
             seconds: 0.0,
@@ -129,7 +142,7 @@ impl Row {
 /// A line per GPU and precision.
 pub fn summary(all: &[Predicted], batch: usize, steps: usize) -> String {
     let mut text = String::from(
-        "| GPU | precision | ms per step, at least | expected | images/s, whole schedule, expected | of peak, expected | busy | launches |\n\
+        "| GPU | precision | ms, at least | expected | images/s, expected | of peak, expected | busy | launches |\n\
          |---|---|---:|---:|---:|---:|---:|---:|\n",
     );
     for predicted in all {
@@ -159,14 +172,14 @@ pub fn per_op(all: &[&Predicted]) -> String {
     for predicted in all {
         let _ = write!(
             text,
-            " {} µs, at least | expected | share | bound | busy |",
+            " {} µs, at least | expected | share | bound | busy | in vain |",
             predicted.gpu.name
         );
     }
     let _ = writeln!(
         text,
         "\n|---|---:|---:|---:|---:|{}",
-        "---:|---:|---:|---|---:|".repeat(all.len())
+        "---:|---:|---:|---|---:|---:|".repeat(all.len())
     );
     for row in &last.rows {
         let _ = write!(
@@ -182,12 +195,13 @@ pub fn per_op(all: &[&Predicted]) -> String {
             let row = predicted.row(&row.name).expect("the plan is the same on every GPU");
             let _ = write!(
                 text,
-                " {:.1} | {:.1} | {:.1} % | {} | {:.0} % |",
+                " {:.1} | {:.1} | {:.1} % | {} | {:.0} % | {} |",
                 1e6 * row.seconds,
                 1e6 * row.expected,
                 100.0 * row.expected / predicted.expected(),
                 row.bound(),
-                100.0 * row.busy()
+                100.0 * row.busy(),
+                row.in_vain()
             );
         }
         text.push('\n');
@@ -239,9 +253,9 @@ mod tests {
         let known = Resources {
             blocks_per_multiprocessor: 2,
             instructions_per_fma: None,
-            matrix_instructions: None,
+            schedule: None,
         };
-        let resources = ["conv_prepare_f16", "conv_f16_64x64", "elu"].map(|name| (name.to_owned(), known));
+        let resources = ["conv_prepare_f16", "conv_f16_64x64", "elu"].map(|name| (name.to_owned(), known.clone()));
         let conv = ["conv_prepare_f16", "conv_f16_64x64"];
         let ops = [
             op("conv", &conv, 900_000),
@@ -263,10 +277,10 @@ mod tests {
         let known = Resources {
             blocks_per_multiprocessor: 2,
             instructions_per_fma: None,
-            matrix_instructions: None,
+            schedule: None,
         };
         let part = ["winograd_input_elu", "conv_f32_64x64_none", "winograd_output"];
-        let resources = part.map(|name| (name.to_owned(), known));
+        let resources = part.map(|name| (name.to_owned(), known.clone()));
         let ops = [op("conv", &[part, part].concat(), 900_000)];
         let predicted = Predicted::new(V100, "fp32", &ops, &resources.into());
         let mut rows: Vec<(&str, usize, u64)> =

@@ -66,7 +66,7 @@ pub fn butterflies(length: usize, inner: usize, values: &mut [f64]) {
 #[cfg(target_arch = "nvptx64")]
 mod kernel {
     use super::*;
-    use crate::device::global_thread;
+    use crate::device::{divide, global_thread};
 
     #[inline(always)]
     unsafe fn butterflies<const R: usize>(args: &ButterfliesArgs<R>) {
@@ -75,9 +75,10 @@ mod kernel {
             return;
         }
         let stride = args.stride as usize;
-        let first = (thread / args.stride) as usize * R * stride + (thread % args.stride) as usize;
-        // SAFETY: the launch gives each thread R elements of its own.
+        // SAFETY: strides are not 0; the launch gives each thread R elements of its own.
         unsafe {
+            let (group, within) = divide(thread, args.stride);
+            let first = group as usize * R * stride + within as usize;
             let mut values: [f64; R] = core::array::from_fn(|r| args.input.load(first + r * stride));
             let mut half = 1;
             while half < R {

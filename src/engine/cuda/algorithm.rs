@@ -117,7 +117,7 @@ impl Layer {
     }
 
     /// Cycles, roughly, that the layer's products take the busiest multiprocessor.
-    pub fn effort(&self, precision: Precision, images: u32, multiprocessors: u32) -> u64 {
+    pub fn effort(&self, precision: Precision, images: u32, generation: Generation, multiprocessors: u32) -> u64 {
         let (in_blocks, out_blocks) = self.blocks();
         let direct = ConvArgs {
             input: Global::NONE,
@@ -156,6 +156,7 @@ impl Layer {
                 images * direct.height * direct.width,
                 rounding.units(self.inputs) as u32 * direct.taps,
                 out_blocks,
+                generation,
                 multiprocessors,
             ),
         }
@@ -224,7 +225,8 @@ mod tests {
             function: Function::Identity,
             is_normed: false,
         };
-        let per_image = |images: u32| layer.effort(Precision::Fp16, images, 80) as f64 / f64::from(images);
+        let per_image =
+            |images: u32| layer.effort(Precision::Fp16, images, Generation::Volta, 80) as f64 / f64::from(images);
         assert!(
             per_image(60) < per_image(64),
             "960 tiles are twelve rounds, 1024 thirteen"

@@ -79,6 +79,7 @@ impl<'a> LaidOut<'a> {
             constants: self.constants,
             layout: &self.layout,
             precision: self.precision,
+            generation: Generation::Volta,
             multiprocessors: MULTIPROCESSORS,
             base,
         };
@@ -148,5 +149,49 @@ mod tests {
         let (transformed, sums) = (address(&first[0], 2), address(&first[2], 0));
         assert_eq!(transformed, (1 << 40) + scratch.start as u64);
         assert_eq!(sums - transformed, scratch.len() as u64 / 2);
+    }
+
+    #[test]
+    fn an_arena_of_many_gigabytes_is_addressed_and_what_32_bits_cannot_number_is_refused() {
+        use crate::engine::cuda::layout::can_index;
+        // Maps of 16 MiB an image, a photograph's: prepared, half of that.
+        let map = Contents::Feature {
+            channels: 64,
+            height: 256,
+            width: 256,
+        };
+        let plan = |batch: usize, precision: Precision| {
+            let target = target(precision);
+            let mut plan = PlanBuilder::new(batch, &*target);
+            plan.begin(Program::Step);
+            let [input, output] = [map; 2].map(|contents| plan.persistent(contents));
+            let weight = plan.param("weight".into(), &[64, 64, 3, 3]);
+            plan.push(NetworkOp::Conv(Conv {
+                input,
+                activation: Activation::None,
+                weight,
+                bias: None,
+                residual: None,
+                output,
+                kernel: 3,
+                dilation: 1,
+                statistics: None,
+                activated: None,
+                leaves: None,
+            }));
+            plan.finish(&*target)
+        };
+        let indexed = |batch, precision| can_index(&plan(batch, precision), precision);
+        assert_eq!([511, 512].map(|batch| indexed(batch, Precision::Fp16)), [true, false]);
+        assert_eq!([1023, 1024].map(|batch| indexed(batch, Precision::Fp32)), [true, false]);
+
+        let plan = plan(511, Precision::Fp16);
+        assert!(plan.arena_bytes > 19 << 30);
+        let calls = LaidOut::new(&plan, Constants::default(), Precision::Fp16).calls(Program::Step, 1 << 40);
+        let (prepare, product) = (&calls[0], &calls[1]);
+        assert_eq!((prepare.kernel, product.kernel), ("conv_prepare_f16", "conv_f16_64x64"));
+        // The output lies 8 GiB behind the input, and the product reads what the launch before has written.
+        assert_eq!(address(product, 4) - address(prepare, 0), 511 << 24);
+        assert_eq!(address(product, 0), address(prepare, 2));
     }
 }

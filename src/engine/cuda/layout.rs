@@ -193,17 +193,18 @@ fn layers(plan: &Plan) -> impl Iterator<Item = Layer> + '_ {
 }
 
 /// What the convolutions of a plan take with another batch.
-pub fn effort(plan: &Plan, batch: usize, precision: Precision, multiprocessors: u32) -> u64 {
+pub fn effort(plan: &Plan, batch: usize, precision: Precision, generation: Generation, multiprocessors: u32) -> u64 {
     layers(plan)
-        .map(|layer| layer.effort(precision, batch as u32, multiprocessors))
+        .map(|layer| layer.effort(precision, batch as u32, generation, multiprocessors))
         .sum()
 }
 
-/// Bytes of the largest map that a convolution's input becomes for the tensor cores.
-pub fn largest_prepared(plan: &Plan, precision: Precision) -> usize {
-    layers(plan)
+/// Whether the kernels reach everything: they number the elements of a tensor with 32 bits, and those on tensor cores the bytes of a
+/// prepared map. Where a tensor lies takes 64.
+pub fn can_index(plan: &Plan, precision: Precision) -> bool {
+    let prepared = layers(plan)
         .filter(|layer| matches!(layer.algorithm(precision), Algorithm::Tensor(_)))
-        .map(|layer| layer.scratch_bytes(precision, plan.batch, 0))
-        .max()
-        .unwrap_or(0)
+        .map(|layer| layer.scratch_bytes(precision, plan.batch, 0));
+    let elements = plan.tensors().iter().map(|tensor| tensor.bytes / 4);
+    prepared.chain(elements).all(|most| u32::try_from(most).is_ok())
 }

@@ -29,6 +29,7 @@ use std::time::Instant;
 
 use qcs_kernels::launch::BLOCK;
 use qcs_kernels::likelihood::ep_moments::partial_sums;
+use qcs_kernels::network::conv::tensor::Generation;
 use qcs_kernels::network::conv::winograd::SCRATCH_BYTES;
 
 use super::{Constants, Engine, Precision, Products, Session};
@@ -56,9 +57,6 @@ const LARGE: usize = 512;
 /// works on the GPU.
 const MARGIN_SHARE: usize = 20;
 const MARGIN_BYTES: usize = 256 << 20;
-
-/// The tensor-core kernels address a prepared map with 32 bits.
-const PREPARED_BYTES: usize = u32::MAX as usize;
 
 /// A·Aᵀ with a smaller ratio of eigenvalues has lost singular values of A: they are then computed from A itself.
 const SQUARABLE: f64 = 1e-12;
@@ -271,13 +269,18 @@ impl Engine for CudaEngine {
     }
 
     fn can_index(&self, plan: &Plan) -> bool {
-        layout::largest_prepared(plan, self.target.precision) <= PREPARED_BYTES
+        layout::can_index(plan, self.target.precision)
     }
 
     /// Of the convolutions: most of a step, and what leaves multiprocessors idle at some sizes.
     fn effort(&self, plan: &Plan, batch: usize) -> Option<u64> {
-        let multiprocessors = self.properties().multiprocessors;
-        Some(layout::effort(plan, batch, self.target.precision, multiprocessors))
+        let &Properties {
+            capability,
+            multiprocessors,
+            ..
+        } = self.properties();
+        let (precision, generation) = (self.target.precision, Generation::of(capability));
+        Some(layout::effort(plan, batch, precision, generation, multiprocessors))
     }
 
     fn peak_gflops(&self) -> Option<f64> {
@@ -294,7 +297,7 @@ impl Engine for CudaEngine {
     fn session<'a>(&'a mut self, plan: &'a Plan, constants: Constants<'a>) -> Result<Box<dyn Session + 'a>> {
         if !self.can_index(plan) {
             return Err(Error::Device(format!(
-                "cuda:{}: a batch of {} is more than the kernels can index, 4 GiB of a layer's input",
+                "cuda:{}: a batch of {} is more than the kernels can index, 4 GiB of a rounded map or 16 of another",
                 self.device.ordinal(),
                 plan.batch
             ))

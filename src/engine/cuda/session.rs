@@ -208,6 +208,7 @@ impl<'a> CudaSession<'a> {
             constants,
             layout: &layout,
             precision,
+            generation,
             multiprocessors: device.properties.multiprocessors,
             base: memory.address(),
         };

@@ -8,6 +8,7 @@
 use super::MOST_STEPS;
 use super::rounding::Rounding;
 use super::statistics::{rows_per_image, statistics_len};
+use crate::divisor::Divisor;
 use crate::global::Global;
 use crate::launch::{Arguments, BLOCK, Launch};
 
@@ -21,10 +22,10 @@ const PIXELS: u32 = 64;
 #[derive(Clone, Copy, Debug)]
 struct Tile {
     outputs: u32,
-    /// A unit of one tile among several, in a fourth of a V100's cycles.
-    cost: u32,
-    /// A unit of all the tiles of a multiprocessor, at least: one tile alone does not hide its loads.
-    least: u32,
+    /// Cycles of a pass of the main loop and of all outside of it, with one, two and more blocks at a time, in half precision: as
+    /// `RESOURCES.md` reads them in the machine code.
+    volta: &'static [(u32, u32)],
+    ampere: &'static [(u32, u32)],
     /// Names of the kernels in half precision and in TF32.
     kernels: [&'static str; 2],
 }
@@ -33,20 +34,20 @@ struct Tile {
 const TILES: [Tile; 3] = [
     Tile {
         outputs: 64,
-        cost: 41,
-        least: 65,
+        volta: &[(862, 3478), (1161, 4270)],
+        ampere: &[(833, 3735), (1184, 4566)],
         kernels: ["conv_f16_64x64", "conv_tf32_64x64"],
     },
     Tile {
         outputs: 32,
-        cost: 27,
-        least: 62,
+        volta: &[(621, 2225), (710, 2781)],
+        ampere: &[(570, 2521), (602, 3250), (1008, 3734)],
         kernels: ["conv_f16_64x32", "conv_tf32_64x32"],
     },
     Tile {
         outputs: 16,
-        cost: 18,
-        least: 60,
+        volta: &[(656, 1613), (716, 2015), (748, 2376), (916, 2647)],
+        ampere: &[(532, 1892), (572, 2359), (637, 3573), (911, 3874)],
         kernels: ["conv_f16_64x16", "conv_tf32_64x16"],
     },
 ];
@@ -92,10 +93,16 @@ pub struct TensorConvArgs {
     pub dilation: u32,
     /// The code of a [`Rounding`]; TF32 needs compute capability 8.0.
     pub precision: u32,
-    /// Of the GPU: they decide which tile is faster.
-    pub multiprocessors: u32,
+    /// Which of the tiles; [`tiled`](Self::tiled) sets it and the divisors.
+    pub tile: u32,
     /// 1 if the prepared output passes ELU.
     pub prepared_elu: u32,
+    /// Rows of the product from one image to the next, columns of an image, and tiles side by side.
+    pub rows: Divisor,
+    /// As `width`.
+    pub columns: Divisor,
+    /// Of outputs.
+    pub tiles: Divisor,
 }
 
 impl TensorConvArgs {
@@ -107,9 +114,29 @@ impl TensorConvArgs {
         statistics_len(self.images, self.out_blocks, self.height * self.width)
     }
 
-    #[inline(always)]
-    pub(super) fn rows_per_image(&self) -> u32 {
+    fn rows_per_image(&self) -> u32 {
         rows_per_image(self.height * self.width, self.statistics)
+    }
+
+    /// With the tile that is the fastest on such a GPU, and the divisors that follow from the rest.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn tiled(self, generation: Generation, multiprocessors: u32) -> Self {
+        let rows = self.images * self.rows_per_image();
+        let tile = best_tile(
+            rows,
+            self.units * self.taps,
+            self.out_blocks,
+            generation,
+            multiprocessors,
+        );
+        let [_, tiles] = self.grid(TILES[tile]);
+        Self {
+            tile: tile as u32,
+            rows: Divisor::of(self.rows_per_image()),
+            columns: Divisor::of(self.width),
+            tiles: Divisor::of(tiles),
+            ..self
+        }
     }
 
     fn grid(&self, tile: Tile) -> [u32; 2] {
@@ -117,11 +144,7 @@ impl TensorConvArgs {
     }
 
     fn tile(&self) -> Tile {
-        best_tile(
-            self.images * self.rows_per_image(),
-            self.out_blocks,
-            self.multiprocessors,
-        )
+        TILES[self.tile as usize]
     }
 }
 
@@ -132,28 +155,38 @@ fn grid(tile: Tile, rows: u32, out_blocks: u32) -> [u32; 2] {
     ]
 }
 
-/// What a unit costs the busiest multiprocessor, in a fourth of a V100's cycles.
-fn unit_cost(tile: Tile, rows: u32, out_blocks: u32, multiprocessors: u32) -> u32 {
+/// Cycles of the busiest multiprocessor: rounds of as many blocks as it holds, and of those that are left.
+#[cfg(not(target_arch = "nvptx64"))]
+fn cycles(tile: Tile, rows: u32, units: u32, out_blocks: u32, generation: Generation, multiprocessors: u32) -> u64 {
     let [x, y] = grid(tile, rows, out_blocks);
-    let of_busiest = (x * y).div_ceil(multiprocessors.max(1));
-    (of_busiest * tile.cost).max(tile.least)
+    let (of_held, of_pass) = match generation {
+        Generation::Volta => (tile.volta, WARPS),
+        // A pass of Ampere's is two units of each warp.
+        Generation::Ampere => (tile.ampere, 2 * WARPS),
+    };
+    let round = |blocks: usize| match blocks {
+        0 => 0,
+        n => u64::from(units.div_ceil(of_pass)) * u64::from(of_held[n - 1].0) + u64::from(of_held[n - 1].1),
+    };
+    let given = (x * y).div_ceil(multiprocessors.max(1)) as usize;
+    (given / of_held.len()) as u64 * round(of_held.len()) + round(given % of_held.len())
 }
 
 /// The tile with which the busiest multiprocessor is done first, of equals the widest.
-fn best_tile(rows: u32, out_blocks: u32, multiprocessors: u32) -> Tile {
-    let cost = |tile: &Tile| unit_cost(*tile, rows, out_blocks, multiprocessors);
-    let [wide, narrow, narrowest] = TILES;
-    let better = |a: Tile, b: Tile| if cost(&b) < cost(&a) { b } else { a };
-    better(better(wide, narrow), narrowest)
+#[cfg(not(target_arch = "nvptx64"))]
+fn best_tile(rows: u32, units: u32, out_blocks: u32, generation: Generation, multiprocessors: u32) -> usize {
+    let cost = |tile: &usize| cycles(TILES[*tile], rows, units, out_blocks, generation, multiprocessors);
+    (0..TILES.len()).min_by_key(cost).unwrap_or(0)
 }
 
-/// Cycles, roughly, that a product of so many pixels and units takes the busiest multiprocessor of a V100 of this size.
-pub fn tensor_effort(pixels: u32, units: u32, out_blocks: u32, multiprocessors: u32) -> u64 {
-    let tile = best_tile(pixels, out_blocks, multiprocessors);
-    4 * u64::from(units) * u64::from(unit_cost(tile, pixels, out_blocks, multiprocessors))
+/// Cycles, roughly, that a product of so many pixels and units takes the busiest multiprocessor.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn tensor_effort(pixels: u32, units: u32, out_blocks: u32, generation: Generation, multiprocessors: u32) -> u64 {
+    let tile = best_tile(pixels, units, out_blocks, generation, multiprocessors);
+    cycles(TILES[tile], pixels, units, out_blocks, generation, multiprocessors)
 }
 
-// SAFETY: repr(C), words of eight bytes and ten of four.
+// SAFETY: repr(C), words of eight bytes and sixteen of four.
 unsafe impl Arguments for TensorConvArgs {
     fn kernel(&self) -> &'static str {
         let [half, tf32] = self.tile().kernels;
@@ -173,6 +206,7 @@ unsafe impl Arguments for TensorConvArgs {
             "the kernels address a prepared map with 32 bits"
         );
         let [pixels, outputs] = self.grid(self.tile());
+        assert_eq!(self.tiles.by, outputs, "the divisors are not set");
         Launch {
             grid: [pixels * outputs, 1],
             threads: WARPS * 32,
@@ -257,7 +291,7 @@ pub fn pack_tensor_weights(
 mod tests {
     use super::*;
 
-    fn kernel(images: u32, channels: u32, side: u32, multiprocessors: u32) -> &'static str {
+    fn kernel(images: u32, channels: u32, side: u32, generation: Generation) -> &'static str {
         let args = TensorConvArgs {
             input: Global::NONE,
             weights: Global::NONE,
@@ -267,35 +301,67 @@ mod tests {
             statistics: Global::NONE,
             prepared: Global::NONE,
             images,
-            units: channels / 16,
+            units: channels.div_ceil(16),
             out_blocks: channels / 8,
             height: side,
             width: side,
             taps: 9,
             dilation: 1,
             precision: Rounding::F16.code(),
-            multiprocessors,
+            tile: 0,
             prepared_elu: 0,
+            rows: Divisor::NONE,
+            columns: Divisor::NONE,
+            tiles: Divisor::NONE,
         };
+        let multiprocessors = match generation {
+            Generation::Volta => 80,
+            Generation::Ampere => 108,
+        };
+        let args = args.tiled(generation, multiprocessors);
+        let [width, tiles] = args.grid(args.tile());
+        assert_eq!((args.tiles.by, args.launch().grid[0]), (tiles, width * tiles));
         args.kernel()
     }
 
     #[test]
     fn the_tile_is_the_one_that_keeps_more_multiprocessors_busy() {
-        assert_eq!(kernel(8, 256, 16, 80), "conv_f16_64x64", "two of 128 tiles");
+        use Generation::{Ampere, Volta};
+        assert_eq!(kernel(8, 256, 16, Volta), "conv_f16_64x64", "two of 128 tiles");
         assert_eq!(
-            kernel(8, 256, 16, 108),
+            kernel(8, 256, 16, Ampere),
             "conv_f16_64x32",
             "three of 256, not two of twice the size"
         );
-        assert_eq!(kernel(1, 256, 16, 108), "conv_f16_64x16", "one of 64");
-        assert_eq!(kernel(64, 256, 16, 108), "conv_f16_64x64");
+        assert_eq!(kernel(1, 256, 16, Ampere), "conv_f16_64x16", "one of 64");
+        assert_eq!(kernel(64, 256, 16, Ampere), "conv_f16_64x64");
     }
 
     #[test]
     fn a_tile_is_not_wider_than_the_layer() {
-        assert_eq!(kernel(100, 32, 16, 80), "conv_f16_64x32");
-        assert_eq!(kernel(100, 8, 16, 80), "conv_f16_64x16");
+        assert_eq!(kernel(100, 32, 16, Generation::Volta), "conv_f16_64x32");
+        assert_eq!(kernel(100, 8, 16, Generation::Volta), "conv_f16_64x16");
+    }
+
+    #[test]
+    fn tiles_cost_what_the_machine_code_says() {
+        let text = include_str!("../../../RESOURCES.md");
+        for (architecture, generation) in [("## sm_70", Generation::Volta), ("## sm_80", Generation::Ampere)] {
+            let table = text.split_once(architecture).unwrap().1;
+            for tile in TILES {
+                let row = table.lines().find(|line| line.contains(tile.kernels[0])).unwrap();
+                let (pass, rest) = row.split_once("; pass ").unwrap().1.split_once(", rest ").unwrap();
+                let numbers = |list: &str| -> std::vec::Vec<u32> {
+                    list.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+                };
+                let read: std::vec::Vec<(u32, u32)> = numbers(pass).into_iter().zip(numbers(rest)).collect();
+                let known = match generation {
+                    Generation::Volta => tile.volta,
+                    Generation::Ampere => tile.ampere,
+                };
+                assert_eq!(known, read, "{} of {architecture}", tile.kernels[0]);
+            }
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod turbo;
 
 use qcs_kernels::global::Global;
 use qcs_kernels::launch::{Arguments, BLOCK, Launch};
+use qcs_kernels::network::conv::tensor::Generation;
 use qcs_kernels::sampler::step::{AdvanceStepArgs, StepTable};
 
 use super::layout::Layout;
@@ -40,6 +41,7 @@ pub struct Caller<'a> {
     pub layout: &'a Layout,
     pub precision: Precision,
     /// Of the GPU
+    pub generation: Generation,
     pub multiprocessors: u32,
     /// The address of the session's memory
     pub base: u64,

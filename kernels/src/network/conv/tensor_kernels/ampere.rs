@@ -46,7 +46,7 @@ unsafe fn conv<const PIXEL: u32, const N: usize, const S: usize>(
 ) {
     // SAFETY: all threads come to the end.
     unsafe {
-        let (lane, (of_pixels, of_outputs)) = (thread() % WARP, tile::<N>(args));
+        let (lane, (of_pixels, of_outputs)) = (thread() % WARP, tile(args));
         let pixels: [Pixel; P] = core::array::from_fn(|p| {
             let row = (of_pixels * P as u32 + p as u32) * 8 + lane / 4;
             Pixel::new::<PIXEL>(args, row, lane % 4 * 8)
@@ -80,7 +80,7 @@ unsafe fn conv<const PIXEL: u32, const N: usize, const S: usize>(
         });
         // Of eight pixels, a lane has 2·(lane % 4) and the next of output lane / 4, and of the output 8 further.
         let place = |i: u32| (i / 4 * 8 + lane % 4 * 2 + i % 2, i / 2 % 2 * 8 + lane / 4);
-        add_up(args, (of_pixels, of_outputs), N as u32, &squares, place);
+        add_up::<PIXEL, N, S>(args, (of_pixels, of_outputs), &squares, place);
     }
 }
 

@@ -9,10 +9,10 @@ mod ampere;
 #[cfg(not(target_feature = "sm_80"))]
 mod volta;
 
-use super::rounding::{Rounding, tf32};
+use super::rounding::tf32;
 use super::statistics::Strip;
 use super::tensor::{TensorConvArgs, WARPS, wide};
-use crate::device::{Shared, WARP, barrier, block, divide, half_pair, launch_bounds, shared_memory, thread};
+use crate::device::{Shared, WARP, barrier, block, half_pair, launch_bounds, shared_memory, thread};
 use crate::global::Global;
 use crate::launch::BLOCK;
 use crate::network::elu::elu;
@@ -43,14 +43,10 @@ impl Pixel {
     /// The pixel of a row of the product. `PIXEL` is how many bytes of a unit lie together: 16 if its planes are planes in
     /// memory too, 32 if not; `part` is the lane's place in a unit, in bytes.
     #[inline(always)]
-    unsafe fn new<const PIXEL: u32>(args: &TensorConvArgs, row: u32, part: u32) -> Self {
+    fn new<const PIXEL: u32>(args: &TensorConvArgs, row: u32, part: u32) -> Self {
         let pixels = args.height * args.width;
-        // SAFETY: an image has rows and columns.
-        let (image, of_image, y, x) = unsafe {
-            let (image, of_image) = divide(row, args.rows_per_image());
-            let (y, x) = divide(of_image, args.width);
-            (image, of_image, y, x)
-        };
+        let (image, of_image) = args.rows.divide(row);
+        let (y, x) = args.columns.divide(of_image);
         // Of the tap before, this one and the one behind, bits 0 to 2.
         let inside =
             |at: u32, size: u32| u32::from(at >= args.dilation) | 2 | u32::from(at + args.dilation < size) << 2;
@@ -82,12 +78,11 @@ impl Pixel {
     }
 }
 
-/// The tile of this block among those of pixels and those of outputs, which are `16·N` wide. Neighbouring blocks have neighbouring
+/// The tile of this block among those of pixels and those of outputs. Neighbouring blocks have neighbouring
 /// outputs of the same pixels: those that come to one multiprocessor, a round of all of them apart, then share weights.
 #[inline(always)]
-unsafe fn tile<const N: usize>(args: &TensorConvArgs) -> (u32, u32) {
-    // SAFETY: there are outputs.
-    unsafe { divide(block(), (args.out_blocks * BLOCK as u32).div_ceil(SQUARE * N as u32)) }
+fn tile(args: &TensorConvArgs) -> (u32, u32) {
+    args.tiles.divide(block())
 }
 
 /// Rows and columns from the centre to a tap.
@@ -112,10 +107,10 @@ struct Unit {
 impl Unit {
     /// The first one of this warp.
     #[inline(always)]
-    unsafe fn first<const PIXEL: u32>(args: &TensorConvArgs) -> Self {
+    fn first<const PIXEL: u32>(args: &TensorConvArgs) -> Self {
+        // Taps are nine, or one.
         let number = thread() / WARP;
-        // SAFETY: a kernel has taps.
-        let (channels, tap) = unsafe { divide(number, args.taps) };
+        let (channels, tap) = if args.taps == 1 { (number, 0) } else { (0, number) };
         Self::new::<PIXEL>(args, number, channels, tap)
     }
 
@@ -151,13 +146,14 @@ impl Unit {
     }
 }
 
-/// Adds up what the warps have summed, four squares of the tile at a time, of which each warp finishes one. So many lie
-/// `side_by_side`; `place` gives the pixel and the output of a lane's sum.
+/// Adds up what the warps have summed, four squares of the tile at a time, of which each warp finishes one. `N` lie side by side;
+/// `place` gives the pixel and the output of a lane's sum. What memory gives is asked for ahead: the bias, which all squares of a warp
+/// share, before the first barrier, and the residual of a square before the sums of the one before are loaded.
+#[expect(unused_assignments, reason = "no square follows the last")]
 #[inline(always)]
-unsafe fn add_up<const S: usize>(
+unsafe fn add_up<const PIXEL: u32, const N: usize, const S: usize>(
     args: &TensorConvArgs,
     (of_pixels, of_outputs): (u32, u32),
-    side_by_side: u32,
     sums: &[[f32; 8]; S],
     place: impl Fn(u32) -> (u32, u32),
 ) {
@@ -166,9 +162,13 @@ unsafe fn add_up<const S: usize>(
     let square = |pass: u32, of_warp: u32, square: u32| {
         squares.at(((pass % 2 * WARPS + of_warp) * WARPS + square) * SQUARE * SQUARE_ROW)
     };
-    let (first_row, first_output) = (of_pixels * (S as u32 / side_by_side), of_outputs * side_by_side);
+    let (first_row, column) = (of_pixels * (S / N) as u32, of_outputs * N as u32 + warp % N as u32);
+    let block = column * (SQUARE / BLOCK as u32);
     // SAFETY: all threads take every barrier; a square is written again after a barrier behind which it has been read.
     unsafe {
+        let bias = load_bias(args, block);
+        let begin = |pass: u32| Square::begin(args, (first_row + (pass * WARPS + warp) / N as u32) * SQUARE, block);
+        let mut next = begin(0);
         // Unrolled by hand: a loop would keep the sums in memory.
         macro_rules! pass {
             ($($pass:literal: $($of_pass:literal)*;)*) => { $(
@@ -179,13 +179,16 @@ unsafe fn add_up<const S: usize>(
                             square($pass, warp, $of_pass).at(pixel * SQUARE_ROW + output * 4).store(sums[i]);
                         }
                     } )*
+                    let mine = next;
+                    if S > ($pass + 1) * WARPS as usize {
+                        next = begin($pass + 1);
+                    }
                     barrier();
                     let [a, b, c, d] = core::array::from_fn(|w| load_mine(square($pass, w as u32, warp)));
-                    let (row, column) = (($pass * WARPS + warp) / side_by_side, ($pass * WARPS + warp) % side_by_side);
                     let total = |half: usize| core::array::from_fn(|i| (a[half][i] + b[half][i]) + (c[half][i] + d[half][i]));
-                    let (row, block) = ((first_row + row) * SQUARE, (first_output + column) * (SQUARE / BLOCK as u32));
-                    finish(args, row, block, total(0));
-                    finish(args, row, block + 1, total(1));
+                    let [[first, second], residual] = [bias, mine.residual];
+                    mine.finish::<PIXEL>(args, (block, 0), first, residual[0], total(0));
+                    mine.finish::<PIXEL>(args, (block, 1), second, residual[1], total(1));
                 }
             )* };
         }
@@ -208,42 +211,100 @@ unsafe fn load_mine(square: Shared) -> [[f32; 4]; 2] {
     unsafe { [place.load4(), place.at(BLOCK as u32 * 4).load4()] }
 }
 
-/// Adds bias and residual to four sums of a pixel, of the square that begins at this row of the product, and stores what comes of
-/// it.
+/// The bias of this lane's outputs in two blocks, if there is one.
 #[inline(always)]
-unsafe fn finish(args: &TensorConvArgs, row: u32, block: u32, sums: [f32; 4]) {
-    let (pixels, (of_strip, channel)) = (args.height * args.width, mine());
-    let mut values = sums;
-    // SAFETY: an image has pixels; image, pixel and block are checked; all lanes come to the statistics.
-    unsafe {
-        let (image, first) = divide(row, args.rows_per_image());
-        let (of_row, of_image) = divide(row + of_strip, args.rows_per_image());
-        if of_row < args.images && of_image < pixels && block < args.out_blocks {
-            let at = (((of_row * args.out_blocks + block) * pixels + of_image) * BLOCK as u32 + channel) as usize;
-            let add = |values: [f32; 4], more: [f32; 4]| core::array::from_fn(|i| values[i] + more[i]);
-            if args.bias.is_some() {
-                values = add(values, args.bias.read4((block * BLOCK as u32 + channel) as usize));
-            }
-            if args.residual.is_some() {
-                values = add(values, args.residual.read4(at));
-            }
-            args.output.store4(at, values);
-            if args.prepared.is_some() {
-                store_prepared(args, at, values);
-            }
+unsafe fn load_bias(args: &TensorConvArgs, block: u32) -> [[f32; 4]; 2] {
+    let (_, channel) = mine();
+    core::array::from_fn(|half| {
+        let block = block + half as u32;
+        if args.bias.is_some() && block < args.out_blocks {
+            // SAFETY: the block is one of the output's.
+            unsafe { args.bias.read4((block * BLOCK as u32 + channel) as usize) }
+        } else {
+            [0.0; 4]
         }
-        if args.statistics.is_some() {
-            let strip = Strip {
-                image,
-                first,
-                pixels,
-                blocks: args.out_blocks,
-            };
-            let [sums, squares] = strip.sums([values], [of_strip], [2, 4, 8, 16]);
-            if of_strip == 0 && image < args.images && block < args.out_blocks {
-                let place = strip.place(block * BLOCK as u32 + channel);
-                args.statistics.store4(place, sums);
-                args.statistics.store4(place + BLOCK, squares);
+    })
+}
+
+/// A square that this warp finishes: a strip of pixels and two blocks of outputs.
+#[derive(Clone, Copy)]
+struct Square {
+    /// Image of the strip, and its first pixel.
+    image: u32,
+    first: u32,
+    /// Where this lane's outputs of the first block are, and how many of the two blocks are the output's: none where the pixel is not.
+    at: u32,
+    blocks: u32,
+    residual: [[f32; 4]; 2],
+}
+
+impl Square {
+    /// The one that begins at this row of the product.
+    #[inline(always)]
+    unsafe fn begin(args: &TensorConvArgs, row: u32, block: u32) -> Self {
+        let (pixels, (of_strip, channel)) = (args.height * args.width, mine());
+        let ((image, first), (of_row, of_image)) = (args.rows.divide(row), args.rows.divide(row + of_strip));
+        let inside = of_row < args.images && of_image < pixels && block < args.out_blocks;
+        let blocks = if inside { (args.out_blocks - block).min(2) } else { 0 };
+        let at = ((of_row * args.out_blocks + block) * pixels + of_image) * BLOCK as u32 + channel;
+        let residual = core::array::from_fn(|half| {
+            if args.residual.is_some() && (half as u32) < blocks {
+                // SAFETY: pixel and block are the output's.
+                unsafe { args.residual.read4((at + half as u32 * pixels * BLOCK as u32) as usize) }
+            } else {
+                [0.0; 4]
+            }
+        });
+        Self {
+            image,
+            first,
+            at,
+            blocks,
+            residual,
+        }
+    }
+
+    /// Adds bias and residual to this lane's sums of the first or the second block, and stores what comes of it.
+    #[inline(always)]
+    unsafe fn finish<const PIXEL: u32>(
+        self,
+        args: &TensorConvArgs,
+        (block, half): (u32, u32),
+        bias: [f32; 4],
+        residual: [f32; 4],
+        sums: [f32; 4],
+    ) {
+        let (pixels, (of_strip, channel)) = (args.height * args.width, mine());
+        let (mut values, block) = (sums, block + half);
+        let add = |values: [f32; 4], more: [f32; 4]| core::array::from_fn(|i| values[i] + more[i]);
+        if args.bias.is_some() {
+            values = add(values, bias);
+        }
+        if args.residual.is_some() {
+            values = add(values, residual);
+        }
+        // SAFETY: pixel and block are the output's; all lanes come to the statistics.
+        unsafe {
+            if half < self.blocks {
+                let at = (self.at + half * pixels * BLOCK as u32) as usize;
+                args.output.store4(at, values);
+                if args.prepared.is_some() {
+                    store_prepared::<PIXEL>(args, at, values);
+                }
+            }
+            if args.statistics.is_some() {
+                let strip = Strip {
+                    image: self.image,
+                    first: self.first,
+                    pixels,
+                    blocks: args.out_blocks,
+                };
+                let [sums, squares] = strip.sums([values], [of_strip], [2, 4, 8, 16]);
+                if of_strip == 0 && self.image < args.images && block < args.out_blocks {
+                    let place = strip.place(block * BLOCK as u32 + channel);
+                    args.statistics.store4(place, sums);
+                    args.statistics.store4(place + BLOCK, squares);
+                }
             }
         }
     }
@@ -251,7 +312,7 @@ unsafe fn finish(args: &TensorConvArgs, row: u32, block: u32, sums: [f32; 4]) {
 
 /// Stores four outputs as the next convolution takes them.
 #[inline(always)]
-unsafe fn store_prepared(args: &TensorConvArgs, at: usize, values: [f32; 4]) {
+unsafe fn store_prepared<const PIXEL: u32>(args: &TensorConvArgs, at: usize, values: [f32; 4]) {
     let values = if args.prepared_elu != 0 {
         values.map(elu)
     } else {
@@ -259,7 +320,7 @@ unsafe fn store_prepared(args: &TensorConvArgs, at: usize, values: [f32; 4]) {
     };
     // SAFETY: a prepared map has a word for two halves, or for one TF32 number.
     unsafe {
-        if args.precision == Rounding::F16.code() {
+        if PIXEL == ROW {
             let [a, b, c, d] = values;
             let halves = [half_pair(a, b), half_pair(c, d)].map(f32::from_bits);
             args.prepared.store2(at / 2, halves);

@@ -74,7 +74,7 @@ impl Lane {
 unsafe fn conv<const N: usize, const S: usize>(args: &TensorConvArgs) {
     // SAFETY: all threads come to the end.
     unsafe {
-        let (lane, (of_pixels, of_outputs)) = (Lane::new(), tile::<N>(args));
+        let (lane, (of_pixels, of_outputs)) = (Lane::new(), tile(args));
         let pixels: [Pixel; M] = core::array::from_fn(|m| {
             let row = (of_pixels * M as u32 + m as u32) * SQUARE + lane.input_row;
             Pixel::new::<ROW>(args, row, 0)
@@ -108,7 +108,7 @@ unsafe fn conv<const N: usize, const S: usize>(args: &TensorConvArgs) {
             unit = next;
         }
         let squares: [[f32; 8]; S] = core::array::from_fn(|s| sums[s / N][s % N]);
-        add_up(args, (of_pixels, of_outputs), N as u32, &squares, Lane::of_sum);
+        add_up::<ROW, N, S>(args, (of_pixels, of_outputs), &squares, Lane::of_sum);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use qcs_kernels::divisor::Divisor;
 use qcs_kernels::global::Global;
 use qcs_kernels::launch::BLOCK;
 use qcs_kernels::network::activation::Function;
@@ -161,9 +162,13 @@ impl Caller<'_> {
             taps: conv.taps,
             dilation: conv.dilation,
             precision: rounding.code(),
-            multiprocessors: conv.multiprocessors,
+            tile: 0,
             prepared_elu: u32::from(op.leaves.is_some_and(|prepared| prepared.activation == Activation::Elu)),
-        };
+            rows: Divisor::NONE,
+            columns: Divisor::NONE,
+            tiles: Divisor::NONE,
+        }
+        .tiled(self.generation, self.multiprocessors);
         match op.activated {
             Some(_) => vec![Call::of(&product)],
             None => vec![Call::of(&prepare), Call::of(&product)],
