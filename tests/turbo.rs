@@ -74,9 +74,10 @@ fn assert_same(a: &Samples, b: &Samples, what: &str) {
     );
 }
 
-/// `fixtures/turbo/make.py` computed the estimates after 1, 4 and 10 iterations in float64.
+/// `fixtures/turbo/make.py` computed the estimates after 1, 4 and 10 iterations in float64. The bound is ten times the largest error
+/// measured, 4.6e-6.
 #[test]
-fn estimates_are_those_of_the_reference_in_float64_within_1e_3() {
+fn estimates_are_those_of_the_reference_in_float64() {
     let mut measure = MeasureConfig {
         images: Some(bundled::DIGITS.to_owned()),
         first: Some(2),
@@ -125,7 +126,7 @@ fn estimates_are_those_of_the_reference_in_float64_within_1e_3() {
                 .map(|(a, b)| (a - b).abs())
                 .fold(0.0, f32::max);
             println!("{evaluations} evaluations, {}: {error:.1e}", engine.describe());
-            assert!(error < 1e-3, "{evaluations} evaluations: {error:e}");
+            assert!(error < 4.6e-5, "{evaluations} evaluations: {error:e}");
         }
     }
 }
