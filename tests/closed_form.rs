@@ -37,6 +37,7 @@ fn prior() -> Prior {
         variance: VARIANCE,
         errors: levels.iter().map(error).collect(),
         levels,
+        peak: None,
     };
     prior.with_denoiser(denoiser).unwrap()
 }

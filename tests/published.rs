@@ -49,6 +49,7 @@ fn turbo_and_qcs_sgm_plus_run_with_a_diffusers_folder_and_give_the_same_bits_for
         variance: 0.08,
         errors: levels.iter().map(|s| 0.05 * s * s / (0.2 + s)).collect(),
         levels,
+        peak: None,
     };
     let prior = prior.with_denoiser(denoiser).unwrap();
     let simulation = Simulation {

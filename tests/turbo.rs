@@ -10,8 +10,8 @@ use qcs::engine::{Engine, SeveralEngines};
 use qcs::files::npy;
 use qcs::methods::turbo::TurboSettings;
 use qcs::methods::{Inputs, Method, Samples, TURBO, Turbo};
-use qcs::prior::Prior;
-use qcs::problem::{Measurements, Problem};
+use qcs::prior::{Denoiser, Prior};
+use qcs::problem::{Cells, Measurements, Problem};
 use qcs::reconstruct::{Checkpoint, Driver, Outcome, Unobserved};
 use qcs::run::MeasureConfig;
 use qcs::{ImageShape, Images};
@@ -149,6 +149,41 @@ fn results_do_not_depend_on_batch_threads_or_engines() {
         let mut several = SeveralEngines::new(engines.collect());
         assert_same(&fixture.run(&mut several), &reference, "two engines");
     }
+}
+
+#[test]
+fn where_signs_leave_the_scale_open_the_prior_tells_it_whatever_the_batch() {
+    let mut fixture = fixture();
+    let knowing = || {
+        let table = small::prior().denoiser().unwrap().clone();
+        let peak = Some((-1.0, 0.2));
+        small::prior().with_denoiser(Denoiser { peak, ..table }).unwrap()
+    };
+    let two_bits = fixture.run(&mut CpuEngine::new(1));
+    fixture.prior = knowing();
+    assert_same(
+        &fixture.run(&mut CpuEngine::new(1)),
+        &two_bits,
+        "two bits tell the scale",
+    );
+
+    let m = fixture.problem.a().rows();
+    let signs: Vec<f64> = (0..IMAGES * m).map(|i| (i as f64 * 2.1).sin()).collect();
+    let cells = Cells::from_signs(m, &signs).unwrap();
+    fixture.problem = Problem::new(fixture.problem.a().clone(), cells, 0.05).unwrap();
+    let bright = fixture.run(&mut CpuEngine::new(2));
+    fixture.prior = small::prior();
+    let open = fixture.run(&mut CpuEngine::new(1));
+    assert_ne!(bright.states.data, open.states.data);
+    let errors = |samples: &Samples| samples.estimate.clone().unwrap().predicted_error;
+    let wider = errors(&bright)
+        .into_iter()
+        .zip(errors(&open))
+        .all(|(with, without)| with > without);
+    assert!(wider, "{:?} {:?}", errors(&bright), errors(&open));
+    fixture.prior = knowing();
+    fixture.batch = 1;
+    assert_same(&fixture.run(&mut CpuEngine::new(1)), &bright, "one by one");
 }
 
 #[test]

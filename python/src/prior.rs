@@ -62,6 +62,7 @@ fn denoiser_of((mean, variance, levels, errors): Table) -> Denoiser {
         variance,
         levels,
         errors,
+        peak: None,
     }
 }
 
@@ -193,6 +194,7 @@ impl Prior {
             variance,
             levels,
             errors,
+            ..
         } = measured.map_err(raised)?;
         Ok((mean, variance, levels, errors))
     }

@@ -113,6 +113,12 @@ pub fn calibrate(args: &CalibrateArgs, global: &Global) -> Result<()> {
         (Denoiser::VARIANCE, (denoiser.variance + about_means).to_string()),
         (Denoiser::IMAGES, args.count.min(images.count()).to_string()),
     ]);
+    let peak = denoiser.peak.map(|(mean, spread)| {
+        Denoiser::PEAK
+            .into_iter()
+            .zip([mean, spread].map(|v| format!("{v:.4}")))
+    });
+    metadata.extend(peak.into_iter().flatten());
     metadata.extend(args.size.map(|_| (Denoiser::SHAPE, prior.image().to_string())));
     let amended = amended(&bytes, &tensors, &metadata)?;
     drop(bytes);

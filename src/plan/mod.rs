@@ -14,7 +14,7 @@ pub use fork::Fork;
 pub use ops::{
     Activated, Activation, Conv, Cost, Embed, EpCarry, EpDamp, EpMoments, EpSeparate, EpSettle, EpStart, GammaRule,
     GroupNorm, Langevin, LangevinNumbers, LevelTerms, LikelihoodOp, NetworkOp, Op, Operands, Packing, ProductOp,
-    SamplerOp, Sites, TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter, TurboOp, TurboStart, TurboStep,
+    SamplerOp, Sites, TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter, TurboOp, TurboScale, TurboStart, TurboStep,
 };
 
 /// Index of a tensor of the plan.

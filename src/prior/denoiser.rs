@@ -19,6 +19,9 @@ pub struct Denoiser {
     pub levels: Vec<f32>,
     /// The mean squared error per pixel of the denoised image at each level, rising
     pub errors: Vec<f32>,
+    /// Mean and spread of ln of the brightest value of a denoised image, where they were measured: what tells the scale of an image
+    /// whose measurements are signs
+    pub peak: Option<(f64, f64)>,
 }
 
 impl Denoiser {
@@ -30,6 +33,9 @@ impl Denoiser {
     pub const IMAGES: &str = "denoiser.images";
     /// The metadata that says their shape, where it is not the one that the network was trained on.
     pub const SHAPE: &str = "denoiser.shape";
+
+    /// The metadata that hold mean and spread of ln of a denoised image's brightest value.
+    pub const PEAK: [&str; 2] = ["denoiser.log_peak_mean", "denoiser.log_peak_spread"];
 
     /// The weights that a plan may name beside the network's: the mean, and the table in logarithms.
     pub const MEAN: &str = "denoiser.mean";
@@ -55,6 +61,12 @@ impl Denoiser {
         let variance = self.variance > 0.0 && self.variance.is_finite();
         if !(variance && positive(&self.levels) && positive(&self.errors)) {
             return refuse("holds a number that is not positive and finite");
+        }
+        if self
+            .peak
+            .is_some_and(|(mean, spread)| !(mean.is_finite() && spread > 0.0 && spread.is_finite()))
+        {
+            return refuse("stands beside a brightest value whose spread is not positive and finite");
         }
         if !rising(&self.levels) || !rising(&self.errors) {
             return refuse("does not rise: more noise, more error");
@@ -84,6 +96,7 @@ impl Denoiser {
             variance: variance + left_out,
             levels: finite(file, levels)?,
             errors: finite(file, errors)?,
+            peak: file.number(Self::PEAK[0])?.zip(file.number(Self::PEAK[1])?),
         };
         denoiser.check(image)?;
         Ok(Some(denoiser))

@@ -18,6 +18,7 @@ pub fn prior() -> Prior {
         variance: 0.08,
         levels,
         errors,
+        peak: None,
     };
     Prior::random_of_width(8, IMAGE, 5).with_denoiser(denoiser).unwrap()
 }

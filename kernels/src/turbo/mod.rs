@@ -7,6 +7,7 @@
 pub mod turbo_denoise;
 pub mod turbo_draw;
 pub mod turbo_filter;
+pub mod turbo_scale;
 pub mod turbo_start;
 pub mod turbo_step;
 
@@ -23,11 +24,13 @@ pub struct Scalars {
     pub change: f64,
     /// The predicted squared error of d per pixel
     pub eta: f64,
+    /// The variance of ln of d's scale, where the measurements are signs; 0 where they tell the scale
+    pub scale: f64,
 }
 
 impl Scalars {
     /// Numbers of a state.
-    pub const LEN: usize = 5;
+    pub const LEN: usize = 6;
 
     /// Of a state that begins.
     pub const START: Self = Self {
@@ -36,23 +39,25 @@ impl Scalars {
         size: 0.0,
         change: f64::INFINITY,
         eta: 0.0,
+        scale: 0.0,
     };
 
     /// From memory.
     pub fn of(values: [f64; Self::LEN]) -> Self {
-        let [trust, gain, size, change, eta] = values;
+        let [trust, gain, size, change, eta, scale] = values;
         Self {
             trust,
             gain,
             size,
             change,
             eta,
+            scale,
         }
     }
 
     /// To memory.
     pub fn values(self) -> [f64; Self::LEN] {
-        [self.trust, self.gain, self.size, self.change, self.eta]
+        [self.trust, self.gain, self.size, self.change, self.eta, self.scale]
     }
 }
 
@@ -71,6 +76,7 @@ impl Scalars {
                 size: from.load(at + 2),
                 change: from.load(at + 3),
                 eta: from.load(at + 4),
+                scale: from.load(at + 5),
             }
         }
     }
@@ -85,6 +91,7 @@ impl Scalars {
             to.store(at + 2, self.size);
             to.store(at + 3, self.change);
             to.store(at + 4, self.eta);
+            to.store(at + 5, self.scale);
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct TurboDenoiseArgs {
     pub mu: Global<f32>,
     /// sqrt(nu), `[states]`
     pub level: Global<f64>,
-    /// `[states, 5]`
+    /// `[states, 6]`
     pub scalars: Global<f64>,
     /// `[states]`
     pub steps: Global<u32>,

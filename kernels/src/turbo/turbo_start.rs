@@ -22,7 +22,7 @@ pub struct TurboStartArgs {
     pub h_g: Global<f64>,
     /// `[states]`
     pub tau_g: Global<f64>,
-    /// `[states, 5]`
+    /// `[states, 6]`
     pub scalars: Global<f64>,
     /// `[states]`
     pub done: Global<u32>,

@@ -44,7 +44,7 @@ pub struct TurboStepArgs {
     pub velocity: Global<f32>,
     /// The residual, `[states, len]`
     pub f: Global<f32>,
-    /// `[states, 5]`
+    /// `[states, 6]`
     pub scalars: Global<f64>,
     /// The least s, and the largest.
     pub least: f64,

@@ -379,6 +379,7 @@ fn denoiser(image: ImageShape) -> Denoiser {
         variance: 0.08,
         levels,
         errors,
+        peak: None,
     }
 }
 

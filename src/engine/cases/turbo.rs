@@ -8,6 +8,7 @@ use qcs_kernels::turbo::Scalars;
 use qcs_kernels::turbo::turbo_denoise::{Denoised, Limits, turbo_denoise};
 use qcs_kernels::turbo::turbo_draw::{Levels, turbo_draw, turbo_draw_start};
 use qcs_kernels::turbo::turbo_filter::turbo_filter;
+use qcs_kernels::turbo::turbo_scale::{Known, Scaled, turbo_scale};
 use qcs_kernels::turbo::turbo_start::turbo_start;
 use qcs_kernels::turbo::turbo_step::{Moving, turbo_step};
 
@@ -17,8 +18,9 @@ use super::{Builder, Case, Results, SEED, absolute_error, each, part, relative_e
 use crate::engine::State;
 use crate::plan::{
     Contents, EpCarry, EpDamp, EpSettle, LikelihoodOp, Sites, Step, TensorId, TurboDenoise, TurboDraw, TurboDrawStart,
-    TurboFilter, TurboStart, TurboStep,
+    TurboFilter, TurboScale, TurboStart, TurboStep,
 };
+use crate::problem::{Cells, Matrix, Problem};
 
 /// States, measurements and pixels.
 const SHAPES: [(usize, usize, usize); 4] = [(1, 400, 784), (5, 130, 300), (3, 1, 37), (4, 257, 1026)];
@@ -35,6 +37,7 @@ pub fn cases() -> Vec<Case> {
             damp_case(states, m),
             settle_case(states, m),
             filter_case(states, m, n),
+            scale_case(states, m, n),
             step_case(states, n),
             denoise_case(states, n),
             draw_start_case(states, n),
@@ -59,7 +62,7 @@ fn done(states: usize) -> Vec<u32> {
 fn numbers(states: usize) -> Vec<f64> {
     let of = |s: usize| {
         let s = s as f64;
-        [1.0 / (1.0 + s), 0.3 * s, 0.5 + s, 0.01 * s, 0.02]
+        [1.0 / (1.0 + s), 0.3 * s, 0.5 + s, 0.01 * s, 0.02, 0.003 * s]
     };
     (0..states).flat_map(of).collect()
 }
@@ -329,6 +332,83 @@ fn filter_case(states: usize, m: usize, n: usize) -> Case {
             worst([
                 relative_error(&results.of(output), &expected),
                 relative_error(&results.of(filter), &filters),
+            ])
+        })
+    })
+}
+
+/// Signs of half of the measurements agree with z; one is lost. The third state's last cell is no sign: it keeps its scale.
+fn scale_case(states: usize, m: usize, n: usize) -> Case {
+    Case::new(format!("turbo_scale {states}×{m}×{n}"), BOUND, move |target| {
+        let mut case = Builder::new(states, target);
+        let (old_z, noise) = (normals_f64(80, states * m), normals_f64(81, states * m));
+        let positive: Vec<bool> = old_z.iter().zip(&noise).map(|(z, noise)| z + noise > 0.0).collect();
+        let (mut lower, mut upper) = (vec![f64::NEG_INFINITY; states * m], vec![f64::INFINITY; states * m]);
+        for i in (0..states * m).filter(|i| i % 97 != 5) {
+            if positive[i] { lower[i] = 0.0 } else { upper[i] = 0.0 }
+        }
+        if states > 2 {
+            (lower[3 * m - 1], upper[3 * m - 1]) = (0.1, f64::INFINITY);
+        }
+        let a = Matrix::from_f64(m, 1, (0..m).map(|i| (0.5 + i as f64 / 300.0).sqrt()).collect()).expect("a matrix");
+        let cells = Cells::new(m, lower.clone(), upper.clone()).expect("no cell is empty");
+        let problem = Problem::new(a, cells, 0.05).expect("a problem");
+        let known = Known {
+            mean: -0.1,
+            spread: 0.2,
+            sigma2: problem.sigma2_floored(),
+            row2: problem.mean_diag(),
+        };
+        case.problem = Some(problem);
+        // The first state has no step behind it, the last is done, another is past the iterations that ask.
+        let behind: Vec<u32> = (0..states as u32).map(|s| if s == 3 { 6 } else { s }).collect();
+        let behind = if states == 1 { vec![1] } else { behind };
+        let (old_d, old_mu, old_r) = (
+            uniforms(82, states * n),
+            normals(83, states * n),
+            normals(84, states * n),
+        );
+        let steps = case.tensor(Contents::U32(1), &behind);
+        let done_flags = case.tensor(Contents::U32(1), &done(states));
+        let level = case.tensor(Contents::F64(1), &levels(states));
+        let d = case.tensor(Contents::F32(n), &old_d);
+        let z = case.tensor(Contents::F64(m), &old_z);
+        let mu = case.tensor(Contents::F32(n), &old_mu);
+        let r = case.tensor(Contents::F32(n), &old_r);
+        let old_numbers = numbers(states);
+        let all = case.tensor(Contents::F64(Scalars::LEN), &old_numbers);
+        case.push(TurboScale {
+            steps,
+            done: done_flags,
+            level,
+            d,
+            z,
+            mu,
+            r,
+            scalars: all,
+            peak: (known.mean, known.spread),
+        });
+        case.finish(move |results| {
+            let (mut new_z, mut new_mu, mut new_r) = (old_z.clone(), old_mu.clone(), old_r.clone());
+            let mut new_numbers = old_numbers.clone();
+            for state in (0..states).filter(|&state| done(states)[state] == 0) {
+                let mut numbers = scalars(&new_numbers, state);
+                let scaled = Scaled {
+                    z: &mut new_z[state * m..(state + 1) * m],
+                    mu: &mut new_mu[state * n..(state + 1) * n],
+                    r: &mut new_r[state * n..(state + 1) * n],
+                    scalars: &mut numbers,
+                };
+                let cells = (part(&lower, states, state), part(&upper, states, state));
+                let d = part(&old_d, states, state);
+                turbo_scale(behind[state], known, cells, levels(states)[state], d, scaled);
+                new_numbers[state * Scalars::LEN..][..Scalars::LEN].copy_from_slice(&numbers.values());
+            }
+            worst([
+                relative_error(&results.of(z), &new_z),
+                relative_error(&results.of(mu), &new_mu),
+                relative_error(&results.of(r), &new_r),
+                relative_error(&results.of(all), &new_numbers),
             ])
         })
     })

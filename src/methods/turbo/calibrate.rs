@@ -18,6 +18,11 @@ pub struct Levels {
     pub largest: f64,
 }
 
+/// Brightest values are those of images denoised at the first level from this on: about that of turbo's first iterations from signs.
+const PEAK_LEVEL: f64 = 0.45;
+/// Their least spread: where all training images are as bright, another may yet be a little darker.
+const LEAST_SPREAD: f64 = 0.02;
+
 impl Default for Levels {
     /// Measurements of many bits and little noise end at the least: a network that was never shown such levels must not be
     /// believed.
@@ -89,12 +94,15 @@ pub fn calibrate_at(
     let n = images.shape.len();
     let clean = Images::new(images.shape, images.data[..count.min(images.count()) * n].to_vec());
     let noise = noise(&clean);
-    let (mut levels, mut errors) = (Vec::new(), Vec::new());
+    let (mut levels, mut errors, mut peak) = (Vec::new(), Vec::new(), None);
     for index in 0..table.count {
         let level = table.level(index);
         let noisy = clean.data.iter().zip(&noise).map(|(x, z)| x + level as f32 * z);
         let noisy = Images::new(clean.shape, noisy.collect());
         let score = prior_score(engine, prior, &noisy, level)?;
+        if peak.is_none() && level >= PEAK_LEVEL {
+            peak = of_peaks(&noisy, &score, level);
+        }
         let squares = noisy.data.iter().zip(&score.data).zip(&clean.data).map(|((y, s), x)| {
             let d = f64::from(*y) + level * level * f64::from(*s);
             (d - f64::from(*x)).powi(2)
@@ -113,9 +121,26 @@ pub fn calibrate_at(
         variance,
         levels,
         errors,
+        peak,
     };
     denoiser.check(prior.image())?;
     Ok(denoiser)
+}
+
+/// Mean and spread of ln of the brightest value of the denoised images; nothing where one has none above 0.
+fn of_peaks(noisy: &Images, score: &Images, level: f64) -> Option<(f64, f64)> {
+    let brightest = |(noisy, score): (&[f32], &[f32])| {
+        let denoised = noisy
+            .iter()
+            .zip(score)
+            .map(|(&y, &s)| f64::from(y) + level * level * f64::from(s));
+        denoised.fold(0.0, f64::max).ln()
+    };
+    let logs: Vec<f64> = noisy.iter().zip(score.iter()).map(brightest).collect();
+    let count = logs.len() as f64;
+    let mean = logs.iter().sum::<f64>() / count;
+    let spread = (logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / count).sqrt();
+    (logs.len() > 1 && mean.is_finite()).then_some((mean, spread.max(LEAST_SPREAD)))
 }
 
 /// The mean image, and the variance about it averaged over pixels.

@@ -71,9 +71,15 @@ impl Algorithm for TurboSettings {
         let shape = given.prior.image();
         let d = Images::new(shape, left.values(plan::D));
         let numbers = left.values(plan::SCALARS);
-        let eta = numbers
-            .chunks_exact(Scalars::LEN)
-            .map(|values| Scalars::of(values.try_into().expect("chunks of that length")).eta);
+        // Where the scale is open, its error is along the image itself.
+        let squares = d
+            .iter()
+            .map(|d| d.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / d.len() as f64);
+        let squares: Vec<f64> = squares.collect();
+        let eta = numbers.chunks_exact(Scalars::LEN).zip(squares).map(|(values, square)| {
+            let scalars = Scalars::of(values.try_into().expect("chunks of that length"));
+            scalars.eta + scalars.scale * square
+        });
         let counts = |handle: Handle<u32>| left.values(handle).into_iter().map(|count| count as usize).collect();
         let (evaluations, done): (Vec<usize>, _) = (counts(plan::STEPS), left.values(plan::DONE));
         let mut diverged = Vec::new();

@@ -6,7 +6,7 @@ use crate::likelihood::{SettledEp, in_eigenbasis};
 use crate::methods::{BatchPlan, EP_ITERATIONS, Handle, Held, Inputs, X, site_handles};
 use crate::plan::{
     Contents, PlanBuilder, Program, Sites, Target, TensorId, TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter,
-    TurboStart, TurboStep,
+    TurboScale, TurboStart, TurboStep,
 };
 use crate::prior::Denoiser;
 use crate::problem::Problem;
@@ -126,9 +126,22 @@ pub fn message_passing(
     let mean = plan.param(Denoiser::MEAN.to_owned(), &[n]);
     let log_levels = plan.param(Denoiser::LOG_LEVELS.to_owned(), &[entries]);
     let log_ratios = plan.param(Denoiser::LOG_RATIOS.to_owned(), &[entries]);
-    let round = |plan: &mut PlanBuilder, iterations: usize, resting: TensorId| {
+    let round = |plan: &mut PlanBuilder, iterations: usize, resting: TensorId, peak: Option<(f64, f64)>| {
         let z = plan.temporary(Contents::F64(m));
         problem.a().push(plan, mu, z);
+        if let Some(peak) = peak {
+            plan.push(TurboScale {
+                steps,
+                done,
+                level,
+                d,
+                z,
+                mu,
+                r,
+                scalars,
+                peak,
+            });
+        }
         let ep = SettledEp {
             iterations,
             tolerance: SettledEp::TOLERANCE,
@@ -147,10 +160,10 @@ pub fn message_passing(
         scalars,
         done,
     });
-    round(&mut plan, FIRST_ROUND, steps);
+    round(&mut plan, FIRST_ROUND, steps, None);
 
     plan.begin(Program::Step);
-    round(&mut plan, ROUND, done);
+    round(&mut plan, ROUND, done, denoiser.peak);
     let score = filtered_score(&mut plan, problem, level, sites);
     plan.push(TurboStep {
         steps,

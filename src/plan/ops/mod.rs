@@ -10,7 +10,7 @@ pub use likelihood::{EpCarry, EpDamp, EpMoments, EpSeparate, EpSettle, EpStart, 
 pub use network::{Activated, Activation, Conv, Embed, GroupNorm, LevelTerms, NetworkOp};
 pub use product::ProductOp;
 pub use sampler::{GammaRule, Langevin, LangevinNumbers, SamplerOp};
-pub use turbo::{TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter, TurboOp, TurboStart, TurboStep};
+pub use turbo::{TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter, TurboOp, TurboScale, TurboStart, TurboStep};
 
 use super::{Contents, ParamId, Plan, TensorId};
 
@@ -79,6 +79,7 @@ structs!(
     TurboOp {
         Start(TurboStart),
         Filter(TurboFilter),
+        Scale(TurboScale),
         Step(TurboStep),
         Denoise(TurboDenoise),
         DrawStart(TurboDrawStart),

@@ -30,6 +30,21 @@ pub struct TurboFilter {
     pub pixels: usize,
 }
 
+/// The scale of an image that signs leave open: z = A·mu, mu and r times one factor to each state
+#[derive(Clone, Copy, Debug)]
+pub struct TurboScale {
+    pub steps: TensorId,
+    pub done: TensorId,
+    pub level: TensorId,
+    pub d: TensorId,
+    pub z: TensorId,
+    pub mu: TensorId,
+    pub r: TensorId,
+    pub scalars: TensorId,
+    /// Mean and spread of ln of an image's brightest value
+    pub peak: (f64, f64),
+}
+
 /// A damped step of (r, s) with momentum towards the extrinsic message
 #[derive(Clone, Copy, Debug)]
 pub struct TurboStep {
@@ -95,6 +110,7 @@ pub struct TurboDraw {
 pub enum TurboOp {
     Start(TurboStart),
     Filter(TurboFilter),
+    Scale(TurboScale),
     Step(TurboStep),
     Denoise(TurboDenoise),
     DrawStart(TurboDrawStart),
@@ -106,6 +122,7 @@ impl TurboOp {
         match self {
             Self::Start(_) => "turbo_start",
             Self::Filter(_) => "turbo_filter",
+            Self::Scale(_) => "turbo_scale",
             Self::Step(_) => "turbo_step",
             Self::Denoise(_) => "turbo_denoise",
             Self::DrawStart(_) => "turbo_draw_start",
@@ -140,6 +157,17 @@ impl TurboOp {
                 filter,
                 ..
             }) => Operands::new([level, input, tau_g], [output, filter]),
+            Self::Scale(TurboScale {
+                steps,
+                done,
+                level,
+                d,
+                z,
+                mu,
+                r,
+                scalars,
+                ..
+            }) => Operands::new([steps, done, level, d], [z, mu, r, scalars]),
             Self::Step(TurboStep {
                 steps,
                 done,
@@ -186,7 +214,7 @@ impl TurboOp {
             Self::Denoise(TurboDenoise {
                 log_levels, log_ratios, ..
             }) => vec![(log_levels, Packing::Channels), (log_ratios, Packing::Channels)],
-            Self::Filter(_) | Self::Step(_) | Self::DrawStart(_) | Self::Draw(_) => Vec::new(),
+            Self::Filter(_) | Self::Scale(_) | Self::Step(_) | Self::DrawStart(_) | Self::Draw(_) => Vec::new(),
         }
     }
 

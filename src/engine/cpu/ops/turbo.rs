@@ -4,12 +4,15 @@ use qcs_kernels::turbo::Scalars;
 use qcs_kernels::turbo::turbo_denoise::{Denoised, Limits, turbo_denoise};
 use qcs_kernels::turbo::turbo_draw::{Levels, turbo_draw, turbo_draw_start};
 use qcs_kernels::turbo::turbo_filter::turbo_filter;
+use qcs_kernels::turbo::turbo_scale::{Known, Scaled, turbo_scale};
 use qcs_kernels::turbo::turbo_start::turbo_start;
 use qcs_kernels::turbo::turbo_step::{Moving, turbo_step};
 
 use crate::engine::cpu::memory::Operands;
 use crate::engine::cpu::session::CpuSession;
-use crate::plan::{Step, TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter, TurboOp, TurboStart, TurboStep};
+use crate::plan::{
+    Step, TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter, TurboOp, TurboScale, TurboStart, TurboStep,
+};
 
 /// A state's part of a tensor.
 fn part<T>(values: &[T], states: usize, state: usize) -> &[T] {
@@ -41,6 +44,7 @@ impl CpuSession<'_> {
         match *op {
             TurboOp::Start(op) => self.turbo_start(op),
             TurboOp::Filter(op) => self.turbo_filter(op),
+            TurboOp::Scale(op) => self.turbo_scale(op),
             TurboOp::Step(op) => self.turbo_step(op),
             TurboOp::Denoise(op) => self.turbo_denoise(op),
             TurboOp::DrawStart(op) => self.turbo_draw_start(op),
@@ -78,6 +82,32 @@ impl CpuSession<'_> {
             let (sqrt_nu, tau_g) = (sqrt_nu[state], tau_g[state]);
             let of = turbo_filter(eigenvalues, sigma2, sqrt_nu, op.pixels, input, tau_g, output);
             filter[3 * state..3 * state + 3].copy_from_slice(&of);
+        }
+    }
+
+    fn turbo_scale(&self, op: TurboScale) {
+        let (at, states) = (Operands::new(self.plan, &self.arena), self.plan.batch);
+        let known = Known {
+            mean: op.peak.0,
+            spread: op.peak.1,
+            sigma2: self.problem().sigma2_floored(),
+            row2: self.problem().mean_diag(),
+        };
+        let (steps, done) = (at.read::<u32>(op.steps), at.read::<u32>(op.done));
+        let (level, d) = (at.read::<f64>(op.level), at.read(op.d));
+        let (z, mu, r) = (at.write(op.z), at.write(op.mu), at.write(op.r));
+        let numbers = at.write::<f64>(op.scalars);
+        for state in (0..states).filter(|&state| done[state] == 0) {
+            let cells = (part(&self.lower, states, state), part(&self.upper, states, state));
+            let mut scalars = scalars(numbers, state);
+            let scaled = Scaled {
+                z: part_mut(z, states, state),
+                mu: part_mut(mu, states, state),
+                r: part_mut(r, states, state),
+                scalars: &mut scalars,
+            };
+            turbo_scale(steps[state], known, cells, level[state], part(d, states, state), scaled);
+            keep(numbers, state, scalars);
         }
     }
 

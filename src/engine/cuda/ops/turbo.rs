@@ -3,17 +3,19 @@
 use qcs_kernels::turbo::turbo_denoise::TurboDenoiseArgs;
 use qcs_kernels::turbo::turbo_draw::{TurboDrawArgs, TurboDrawStartArgs};
 use qcs_kernels::turbo::turbo_filter::TurboFilterArgs;
+use qcs_kernels::turbo::turbo_scale::TurboScaleArgs;
 use qcs_kernels::turbo::turbo_start::TurboStartArgs;
 use qcs_kernels::turbo::turbo_step::TurboStepArgs;
 
 use super::{Call, Caller};
-use crate::plan::{TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter, TurboOp, TurboStart, TurboStep};
+use crate::plan::{TurboDenoise, TurboDraw, TurboDrawStart, TurboFilter, TurboOp, TurboScale, TurboStart, TurboStep};
 
 impl Caller<'_> {
     pub(super) fn turbo(&self, op: &TurboOp) -> Call {
         match *op {
             TurboOp::Start(op) => self.turbo_start(op),
             TurboOp::Filter(op) => self.turbo_filter(op),
+            TurboOp::Scale(op) => self.turbo_scale(op),
             TurboOp::Step(op) => self.turbo_step(op),
             TurboOp::Denoise(op) => self.turbo_denoise(op),
             TurboOp::DrawStart(op) => self.turbo_draw_start(op),
@@ -53,6 +55,30 @@ impl Caller<'_> {
             states: self.batch(),
             measurements: self.measurements(),
             len: op.pixels as u32,
+            unused: 0,
+        })
+    }
+
+    fn turbo_scale(&self, op: TurboScale) -> Call {
+        let (mean, spread) = op.peak;
+        Call::of(&TurboScaleArgs {
+            steps: self.tensor(op.steps),
+            done: self.tensor(op.done),
+            lower: self.at(self.layout.lower),
+            upper: self.at(self.layout.upper),
+            level: self.tensor(op.level),
+            d: self.tensor(op.d),
+            z: self.tensor(op.z),
+            mu: self.tensor(op.mu),
+            r: self.tensor(op.r),
+            scalars: self.tensor(op.scalars),
+            mean,
+            spread,
+            sigma2: self.problem().sigma2_floored(),
+            row2: self.problem().mean_diag(),
+            states: self.batch(),
+            len: self.len(op.r),
+            measurements: self.measurements(),
             unused: 0,
         })
     }
