@@ -161,7 +161,7 @@ struct Sums {
 impl Sums {
     #[inline(always)]
     fn add(&mut self, error: Error, z: f64, lower: f64, upper: f64) {
-        let open = |end: f64| end == f64::INFINITY || end == -f64::INFINITY;
+        let open = |end: f64| end.is_infinite();
         if !((open(lower) || lower == 0.0) && (open(upper) || upper == 0.0) && (open(lower) || open(upper))) {
             self.others += 1.0;
             return;
