@@ -86,7 +86,7 @@ static MUTANTS: [Mutant; 26] = [
     Mutant::new("conv_f32_64x64_none", "conv fp32 1×1→16", BARRIER, "", Which::First),
     Mutant::new("conv_f32_64x64_none", "conv fp32 1×16→32", BARRIER, "", Which::Last),
     Mutant::new("conv_f16_64x16", "conv fp16 2×24", BARRIER, "", Which::Last),
-    Mutant::new("conv_f16_64x32", "conv fp16 6×8", BARRIER, "", Which::Last),
+    Mutant::new("conv_f16_64x32", "conv fp16 1×24→64", BARRIER, "", Which::Last),
     Mutant::new("conv_f16_64x64", "conv fp16 5×16→120", BARRIER, "", Which::First),
     // What a convolution leaves for the next one
     Mutant::new(
