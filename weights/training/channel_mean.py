@@ -1,5 +1,5 @@
 """What a prior for photographs says of its data, from all training photographs: the mean of each channel, the variance about it, and mean
-and spread of ln rms.
+and spread of ln rms. The size of its images is that of the table.
 
     python channel_mean.py calibrated.safetensors photo.safetensors --data PHOTOS
 
@@ -29,6 +29,7 @@ def main():
     with safe_open(args.calibrated, "np") as f:
         tensors, metadata = {name: f.get_tensor(name) for name in f.keys()}, f.metadata()
     tensors["denoiser.mean"] = mean.astype(np.float32)
+    metadata |= {"dataset": "photographs", "image_size": metadata["denoiser.shape"].split(",")[-1]}
     metadata |= {"denoiser.variance": f"{variance:.6f}", "denoiser.log_rms_mean": f"{logs.mean():.4f}", "denoiser.log_rms_spread": f"{logs.std():.4f}"}
     save_file(tensors, args.file, metadata)
     print(f"{args.file}: mean {mean.round(4)}, variance {variance:.4f}, ln rms {logs.mean():.4f} ± {logs.std():.4f}")
