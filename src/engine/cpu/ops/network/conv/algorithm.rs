@@ -2,7 +2,7 @@
 //!
 //! The time of direct convolution over that of Winograd's algorithm, for a 3×3 layer on eight maps of 14×14, 2 threads, AVX2;
 //! rows are blocks of eight channels in, columns blocks out. Medians of three runs on a busy machine of
-//! `cargo test --release -p qcs --lib -- --ignored --nocapture direct_against_winograd`:
+//! `cargo test --release --lib -- --ignored --nocapture direct_against_winograd`, with filters transformed beforehand:
 //!
 //! | | 1 | 2 | 3 | 6 | 16 | 32 |
 //! |---|---|---|---|---|---|---|
